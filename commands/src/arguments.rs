@@ -176,6 +176,9 @@ pub(crate) struct JobArguments {
     /// Tokens of a sample, or the length that samples are packed or padded to; 8k is 8192 [default: that of the model]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = sequence_length)]
     pub(crate) seq_len: Option<u64>,
+    /// Tokens that the decoder of an encoder-decoder writes for a sample [default: that of the model, or as many as are read]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = sequence_length)]
+    pub(crate) decoder_seq_len: Option<u64>,
     /// Train trained weights further: all of them (full), adapters (lora), adapters beside weights in NF4 (qlora), or
     /// the last blocks (frozen); compares full, lora and qlora
     #[arg(long, value_name = "METHOD", ignore_case = true, value_parser = one_of(Method::ALL, Method::name))]

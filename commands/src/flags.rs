@@ -19,7 +19,7 @@ pub(crate) struct Typed {
 type Row = (&'static str, &'static str, bool, &'static str);
 
 /// Returns the flags that describe a job.
-fn flags_of_job(arguments: &JobArguments) -> [Row; 14] {
+fn flags_of_job(arguments: &JobArguments) -> [Row; 15] {
     let JobArguments {
         job: _,
         constants: _,
@@ -35,6 +35,7 @@ fn flags_of_job(arguments: &JobArguments) -> [Row; 14] {
         epochs,
         steps,
         seq_len,
+        decoder_seq_len,
         fine_tune,
         dpo,
         lora_rank,
@@ -51,6 +52,7 @@ fn flags_of_job(arguments: &JobArguments) -> [Row; 14] {
         ("--epochs", "training.epochs", epochs.is_some(), "--epochs 3"),
         ("--steps", "training.steps", steps.is_some(), "--steps 10k"),
         ("--seq-len", "model.seq_len", seq_len.is_some(), "--seq-len 2k"),
+        ("--decoder-seq-len", "model.decoder_seq_len", decoder_seq_len.is_some(), "--decoder-seq-len 128"),
         ("--fine-tune", "training.method", fine_tune.is_some(), "--fine-tune lora"),
         ("--dpo", "training.objective", dpo.is_some(), "--dpo"),
         ("--lora-rank", "training.lora.rank", lora_rank.is_some(), "--lora-rank 16"),

@@ -79,6 +79,7 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
         spec.training.target = None;
     }
     spec.model.seq_len = arguments.seq_len.or(spec.model.seq_len);
+    spec.model.decoder_seq_len = arguments.decoder_seq_len.or(spec.model.decoder_seq_len);
     if let Some(method) = arguments.fine_tune.filter(|method| spec.training.method != Some(*method)) {
         spec.training = spec.training.by(method);
     }
@@ -447,6 +448,7 @@ fn flag_for(field: &str) -> Option<String> {
         "data.bytes_per_sample" => "--bytes-per-sample SIZE or --dataset NAME",
         "data.lengths" => "--lengths FILE",
         "model.seq_len" => "--seq-len N",
+        "model.decoder_seq_len" => "--decoder-seq-len N",
         "training.method" | "method" => "--fine-tune METHOD",
         "training.objective" => "--dpo",
         "training.lora.rank" => "--lora-rank N",

@@ -17,6 +17,10 @@ pub struct Abilities {
     /// Model families: `gpt`, `llama`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub families: Option<Vec<String>>,
+    /// Layers with which a model is not run, `recurrent` or `regions`, each with the reason: the part of a sentence behind
+    /// `because`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub layers_refused: BTreeMap<String, String>,
     /// `true` if of models of the family `blocks` those alone are trained whose blocks can be layers of Megatron Core's
     /// `GPTModel`.
     pub gpt_layers: bool,
@@ -115,6 +119,10 @@ pub struct Abilities {
     /// Unfused if left out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attention: BTreeMap<String, String>,
+    /// The kernel, on all GPUs, for attention that adds a trained bias to the scores: flash kernels take none. Unfused if left
+    /// out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub biased_attention: Option<String>,
     /// The documentation that states this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,

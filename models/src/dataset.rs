@@ -28,6 +28,18 @@ pub enum StoredFormat {
     Npz,
 }
 
+/// What models see that read no tokens and have no data set of their own in the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seen {
+    /// Images.
+    Images,
+    /// Volumes.
+    Volumes,
+    /// Sound.
+    Sound,
+}
+
 /// A number with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,6 +60,9 @@ pub struct StoredDataSet {
     pub description: String,
     /// How samples are stored.
     pub format: StoredFormat,
+    /// What models see of which it is the first example: at most one data set a kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub example_of: Option<Seen>,
     /// Mean bytes of a sample; nothing for tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_sample: Option<Fact<u64>>,
@@ -86,6 +101,17 @@ pub fn find_data_set(name: &str) -> Result<&'static StoredDataSet, CatalogError>
     })
 }
 
+/// Returns the first example of what a model sees; `None` if it reads tokens, or what has no kind.
+pub fn example_for(model: &Model) -> Option<&'static StoredDataSet> {
+    let seen = match model.sample() {
+        Sample::Image(_) => Seen::Images,
+        Sample::Volume(_) => Seen::Volumes,
+        Sample::Sound => Seen::Sound,
+        Sample::Tokens(_) | Sample::Record => return None,
+    };
+    data_sets().iter().find(|set| set.example_of == Some(seen))
+}
+
 impl StoredFormat {
     /// As it is written.
     pub fn name(self) -> &'static str {
@@ -102,7 +128,9 @@ impl StoredDataSet {
     /// Mean bytes of a sample of `model` as stored; nothing where the model does not read such samples.
     pub fn bytes_for(&self, model: &Model) -> Option<f64> {
         match (&self.bytes_per_sample, &self.bytes_per_token, model.sample()) {
-            (Some(bytes), _, Sample::Image(_) | Sample::Volume(_) | Sample::Record) => Some(bytes.value as f64),
+            (Some(bytes), _, Sample::Image(_) | Sample::Volume(_) | Sample::Sound | Sample::Record) => {
+                Some(bytes.value as f64)
+            }
             (None, Some(bytes), Sample::Tokens(tokens)) => {
                 let [narrow, wide] = bytes.value;
                 let is_narrow = model.spec().vocab.is_some_and(|entries| entries < WIDE_VOCABULARY);
@@ -146,6 +174,16 @@ mod tests {
         }
         let used = |set: &StoredDataSet| catalog().any(|entry| entry.dataset == set.name);
         assert!(data_sets().iter().all(used));
+    }
+
+    #[test]
+    fn every_kind_of_what_models_see_has_one_example() {
+        let example = |name: &str| example_for(&find(name).expect("in the catalog").model).map(|set| set.name.as_str());
+        assert_eq!(example("vit-b-16"), Some("imagenet"));
+        assert_eq!(example("unet3d"), Some("kits19"));
+        assert_eq!(example("rnn-t"), Some("librispeech"));
+        assert_eq!([example("gpt2"), example("dlrm")], [None, None]);
+        assert_eq!(data_sets().iter().filter(|set| set.example_of.is_some()).count(), 3);
     }
 
     #[test]

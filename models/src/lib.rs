@@ -37,7 +37,7 @@ mod hugging_face;
 
 pub use catalog::{CatalogEntry, ModelFile, PublishedRate, PublishedWeights, catalog, find, find_published};
 pub use convergence::{ConvergenceCurve, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve};
-pub use dataset::{Fact, StoredDataSet, StoredFormat, data_sets, find_data_set};
+pub use dataset::{Fact, Seen, StoredDataSet, StoredFormat, data_sets, example_for, find_data_set};
 pub use families::*;
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{from_hugging_face, hugging_face_name, to_hugging_face};

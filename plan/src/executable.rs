@@ -11,7 +11,7 @@ use crate::spec::{
 use crate::valid::Plan;
 use std::borrow::Cow;
 use std::fmt::Display;
-use trainyard_models::{Divisible, Family, HeadKind, Model};
+use trainyard_models::{Divisible, Family, HeadKind, Model, SpecialLayers};
 use trainyard_units::either;
 
 /// Offloads that a software runs, each with the least sharding of states that it requires.
@@ -23,6 +23,8 @@ pub type Offloads = Cow<'static, [(Offload, StateSharding)]>;
 pub struct Executable {
     /// Model families; `None` if any is supported.
     pub families: Option<Cow<'static, [Family]>>,
+    /// Layers with which no model is supported.
+    pub layers_refused: Cow<'static, [SpecialLayers]>,
     /// `true` if of stacks of blocks those alone are supported that can be layers of Megatron Core's `GPTModel`.
     pub gpt_layers: bool,
     /// `true` if latent attention, whose values are narrower than its keys, is supported.
@@ -89,6 +91,7 @@ const OPTIMIZER: Offload = Offload { optimizer: Some(Store::Host), ..Offload::NO
 /// The plans that Trainyard's own executor runs, whatever the model.
 pub const EXECUTABLE: Executable = Executable {
     families: None,
+    layers_refused: Cow::Borrowed(&[]),
     gpt_layers: false,
     latent_attention: true,
     heads: None,
@@ -219,11 +222,21 @@ impl Executable {
             let allowed = "latent attention on Hopper GPUs alone".to_owned();
             refused.then(|| NotExecutable { field: "model.family", value: family.to_string(), allowed })
         };
-        families.or_else(latent).or_else(|| {
+        let special = || {
+            let special = self.refused_layers(model)?;
+            let allowed = format!("models without {special}");
+            Some(NotExecutable { field: "model", value: model.name().to_owned(), allowed })
+        };
+        families.or_else(latent).or_else(special).or_else(|| {
             let part = model.beyond_gpt_layers().filter(|_| self.gpt_layers)?;
             let allowed = format!("blocks that can be layers of Megatron Core's GPTModel, which have no such `{part}`");
             Some(NotExecutable { field: "model.family", value: family.to_string(), allowed })
         })
+    }
+
+    /// Returns the layers of a model with which the software does not run it.
+    pub fn refused_layers(&self, model: &Model) -> Option<SpecialLayers> {
+        self.layers_refused.iter().copied().find(|special| model.has(*special))
     }
 
     /// Returns `true` if the software can reduce gradients so, where replicas share this out and a step has so many

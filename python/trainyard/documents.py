@@ -277,6 +277,9 @@ class ModelChoice(TypedDict, total=False):
     seq_len: int | str | None
     """Tokens of a sample, as a text also "8k", which is 8192; also overrides that of a catalog, file or config model.
     """
+    decoder_seq_len: int | str | None
+    """Tokens that the decoder of an encoder-decoder writes, also "1k"; also overrides that of a catalog, file or config
+    model."""
     image_size: int | str | None
     """Height and width of an image; also overrides that of a catalog, file or config model."""
     attention: AttentionKernel | None

@@ -130,7 +130,7 @@ impl ModelEntry {
     pub(crate) fn of(model: &Model, source: Option<&str>) -> Self {
         let tokens_per_sample = match model.sample() {
             Sample::Tokens(tokens) => Some(tokens),
-            Sample::Image(_) | Sample::Volume(_) | Sample::Record => None,
+            Sample::Image(_) | Sample::Volume(_) | Sample::Sound | Sample::Record => None,
         };
         Self {
             name: model.name().into(),

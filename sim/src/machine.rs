@@ -60,10 +60,12 @@ impl Machine {
         }
     }
 
-    /// The attention kernel that the software chooses on the GPUs, if that is known.
-    pub fn attention_kernel(&self) -> Option<AttentionKernel> {
-        let gpu = self.cluster.first().device.gpu()?;
-        self.stack.runs.attention_on(&gpu.generation).and_then(AttentionKernel::named)
+    /// The attention kernel that the software chooses on the GPUs, where a bias is added to the scores or not, if that is known.
+    pub fn attention_kernel(&self, adds_bias: bool) -> Option<AttentionKernel> {
+        let (gpu, runs) = (self.cluster.first().device.gpu()?, &self.stack.runs);
+        let plain = runs.attention_on(&gpu.generation)?;
+        let kernel = if adds_bias { runs.biased_attention.as_deref() } else { Some(plain) };
+        kernel.and_then(AttentionKernel::named)
     }
 
     /// Host time to launch a kernel, on the slowest of its processors; as the stack states it where they are not known.

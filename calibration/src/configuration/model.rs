@@ -46,7 +46,8 @@ pub(crate) fn model(row: &Row, machine: &Machine) -> Result<Model, Unsupported> 
         },
     };
     let model = Model::try_from(spec).map_err(Unsupported::new)?;
-    let chosen = machine.attention_kernel().filter(|_| row.attention.is_none() && stack.runs.today);
+    let chosen =
+        machine.attention_kernel(model.adds_bias_to_scores()).filter(|_| row.attention.is_none() && stack.runs.today);
     Ok(chosen.map_or_else(|| model.clone(), |kernel| model.with_attention(kernel)))
 }
 

@@ -38,7 +38,7 @@ pub use bert::predicted_tokens;
 pub use dropout::{Dropout, DropoutSpec, check_dropout};
 pub use encoder_decoder::EncoderDecoder;
 pub use fields::SEQUENCE_MAX;
-pub use model::{Sample, samples_in};
+pub use model::{Sample, SpecialLayers, samples_in};
 pub use parts::{Experts, FeedForward, Norm};
 pub use rotary::RotaryScaling;
 pub use router::{Router, RouterScores};
@@ -62,6 +62,16 @@ macro_rules! families {
                 f.write_str(match self {
                     $(Self::$family => $name,)*
                 })
+            }
+        }
+
+        impl Family {
+            /// Returns `true` for models with an encoder and a decoder, whose output has a length of its own
+            /// ([`ModelSpec::decoder_seq_len`]).
+            pub fn has_decoder_length(self) -> bool {
+                match self {
+                    $(Self::$family => <$family as fields::Dimensions>::has("decoder_seq_len"),)*
+                }
             }
         }
 

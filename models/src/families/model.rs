@@ -3,12 +3,12 @@
 use crate::families::fields::Dimensions;
 use crate::families::{Dropout, Family, Model, ModelSpec};
 use crate::graph::OperatorGraph;
-use crate::operator::AttentionKernel;
+use crate::operator::{AttentionKernel, Image, OperatorKind};
 use trainyard_units::Invalid;
 
-/// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute. T5 and
-/// Transformer-XL add terms to the scores by position, for which their usual implementations have no fused kernel
-/// (Hugging Face transformers, `_supports_sdpa` of each model).
+/// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute, whichever kernel it
+/// is. T5 adds a bias to the scores, which only some kernels do ([`Model::adds_bias_to_scores`]), and Transformer-XL terms
+/// for which its usual implementation has no fused kernel.
 const FUSED: [Family; 11] = [
     Family::Gpt,
     Family::GptMoe,
@@ -32,8 +32,29 @@ pub enum Sample {
     Image(u64),
     /// A volume of this many values.
     Volume(u64),
+    /// Sound, of which a model is given features.
+    Sound,
     /// Anything else.
     Record,
+}
+
+/// Layers that some software cannot run as it runs others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpecialLayers {
+    /// Recurrent layers, of which cuDNN takes all weights in one buffer.
+    Recurrent,
+    /// Regions cut out of maps, whose number depends on what is in an image.
+    Regions,
+}
+
+impl std::fmt::Display for SpecialLayers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Recurrent => "recurrent layers",
+            Self::Regions => "regions cut out of maps",
+        })
+    }
 }
 
 /// A model that has a name.
@@ -60,6 +81,11 @@ pub(crate) trait Architecture: Dimensions<Given = ()> + Named {
 
     /// As [`Model::normalises_over_batches`].
     fn normalises_over_batches(&self) -> bool {
+        false
+    }
+
+    /// As [`Model::overflows_half`].
+    fn overflows_half(&self) -> bool {
         false
     }
 
@@ -102,6 +128,12 @@ impl Model {
         self.architecture().normalises_over_batches()
     }
 
+    /// Returns `true` if activations of its published weights exceed what half precision (fp16) can hold, of which a scaled loss
+    /// does not help.
+    pub fn overflows_half(&self) -> bool {
+        self.architecture().overflows_half()
+    }
+
     /// Returns the shares that are dropped out in training, as far as the description says any.
     pub fn dropout(&self) -> Dropout {
         self.architecture().dropout()
@@ -125,11 +157,17 @@ impl Model {
         spec
     }
 
-    /// Returns the model as software computes it that chooses this attention kernel: with the kernel, unless frameworks
-    /// compute the model's attention in separate kernels anyway.
+    /// Returns `true` if a trained bias by position is added to the scores, which kernels have to take as a mask of values.
+    pub fn adds_bias_to_scores(&self) -> bool {
+        matches!(self, Self::T5(_))
+    }
+
+    /// Returns the model as software computes it that chooses this attention kernel: with the kernel, unless it cannot
+    /// compute the model's attention, or frameworks compute that in separate kernels anyway.
     #[must_use]
     pub fn with_attention(&self, kernel: AttentionKernel) -> Self {
-        if !self.has_fused_attention() {
+        let takes_bias = self.adds_bias_to_scores() && kernel != AttentionKernel::Flash;
+        if !self.has_fused_attention() && !takes_bias {
             return self.clone();
         }
         Self::try_from(ModelSpec { attention: Some(kernel), ..self.spec() }).unwrap_or_else(|_| self.clone())
@@ -142,6 +180,16 @@ impl Model {
             Self::Blocks(blocks) => blocks.beyond_gpt_layers(),
             _ => None,
         }
+    }
+
+    /// Returns `true` if the model has layers of this kind.
+    pub fn has(&self, special: SpecialLayers) -> bool {
+        let is_one = |kind: &OperatorKind| match special {
+            SpecialLayers::Recurrent => matches!(kind, OperatorKind::Recurrent(_)),
+            SpecialLayers::Regions => matches!(kind, OperatorKind::Image(Image::RegionAlign { .. })),
+        };
+        let graph = self.graph();
+        graph.distinct().iter().flat_map(|layer| &layer.operators).any(|operator| is_one(&operator.kind))
     }
 
     /// Returns `true` if keys and values come out of what is narrow (DeepSeek-AI, arXiv:2405.04434, section 2.1).
@@ -194,6 +242,42 @@ mod tests {
         };
         let [dropping, dropless]: [Vec<_>; 2] = [&dropping, dropless].map(work);
         assert_eq!(dropping, dropless);
+    }
+
+    /// FlashAttention takes no bias; the memory-efficient kernel does, and reads it for every pair.
+    #[test]
+    fn a_bias_of_scores_excludes_flash_attention() {
+        let t5 = &crate::find("t5-small").expect("in the catalog").model;
+        let kernel = |model: &Model| model.spec().attention;
+        let unfused = t5.with_attention(AttentionKernel::Unfused);
+        assert_eq!(kernel(&unfused.with_attention(AttentionKernel::Flash)), Some(AttentionKernel::Unfused));
+        let fused = unfused.with_attention(AttentionKernel::MemoryEfficient);
+        assert_eq!(kernel(&fused), Some(AttentionKernel::MemoryEfficient));
+        let bart = &crate::find("bart-large").expect("in the catalog").model;
+        assert_eq!(kernel(&bart.with_attention(AttentionKernel::Flash)), Some(AttentionKernel::Flash));
+        let biased = |model: &Model| {
+            let graph = model.graph();
+            let mut kinds = graph.layers().flat_map(|layer| &layer.operators).map(|operator| operator.kind);
+            kinds
+                .find(|kind| matches!(kind, crate::OperatorKind::Attention(own) if own.biased))
+                .expect("of the encoder")
+        };
+        let bytes = |model: &Model, pass| biased(model).traffic(pass).elements;
+        // Eight heads of 64 and 512 tokens: queries, keys, values and outputs once for the transposes and once for the kernel.
+        let (values, scores) = (512 * 8 * 64, 8 * 512 * 512);
+        assert_eq!(bytes(&fused, Pass::Forward), 2 * 4 * values + scores);
+        assert!(bytes(&fused, Pass::Backward) < bytes(&unfused, Pass::Backward));
+    }
+
+    #[test]
+    fn special_layers_are_found_by_their_operators() {
+        let of = |name: &str| {
+            let model = &crate::find(name).expect("in the catalog").model;
+            [SpecialLayers::Recurrent, SpecialLayers::Regions].map(|special| model.has(special))
+        };
+        assert_eq!([of("gnmt"), of("rnn-t")], [[true, false]; 2]);
+        assert_eq!(of("mask-rcnn-r50-fpn"), [false, true]);
+        assert_eq!([of("gpt2"), of("retinanet-resnet50-fpn"), of("resnet50")], [[false; 2]; 3]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::gnmt::lstm;
 use crate::families::fields::{LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed, or};
-use crate::families::model::Architecture;
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{Operator, OperatorKind, replicated};
 
@@ -38,6 +38,10 @@ dimensions! {
 }
 
 impl Architecture for RnnT {
+    fn sample(&self) -> Sample {
+        Sample::Sound
+    }
+
     fn graph(&self) -> OperatorGraph {
         let (hidden, frames) = (self.hidden, self.stacked_frames());
         let encoder = |name, role, steps, inputs| {

@@ -43,6 +43,12 @@ impl Architecture for T5 {
         Some(self.heads)
     }
 
+    /// Source: huggingface/transformers, pull request 10956, and google-research/text-to-text-transfer-transformer, issue 539:
+    /// the weights were trained in bfloat16, and feed-forward parts exceed 65,504.
+    fn overflows_half(&self) -> bool {
+        true
+    }
+
     fn graph(&self) -> OperatorGraph {
         let (encoder, decoder) = (self.stream(self.seq_len), self.stream(self.decoder_seq_len));
         let heads = Heads::equal(self.heads, self.head_width, self.attention, Mask::Full);

@@ -6,7 +6,7 @@ use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
     positions,
 };
-use crate::families::model::Architecture;
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Convolution, Image, Mask, Operator, OperatorKind, Split, replicated};
 use trainyard_units::Invalid;
@@ -49,6 +49,10 @@ fn pairs(at: Field, written: Option<u64>) -> Result<u64, Invalid> {
 }
 
 impl Architecture for Whisper {
+    fn sample(&self) -> Sample {
+        Sample::Sound
+    }
+
     fn tensor_heads(&self) -> Option<u64> {
         Some(self.heads)
     }

@@ -102,9 +102,10 @@ pub(super) fn pairs(sets: u64, queries: u64, keys: u64) -> u64 {
 }
 
 impl Attention {
-    /// Share of the arithmetic that a fused kernel does, which skips what the mask hides.
+    /// Share of the arithmetic that a fused kernel does, which skips what the mask hides, unless it is a part of a bias.
     pub fn unmasked_share(self) -> f64 {
         match self.mask {
+            _ if self.biased => 1.0,
             Mask::Full => 1.0,
             Mask::Causal => 0.5,
             Mask::Window(window) => {
@@ -203,7 +204,9 @@ impl Attention {
             }
             AttentionKernel::Flash | AttentionKernel::MemoryEfficient => {
                 let each = if forward { 1 } else { 2 };
-                elements(each * (queries + outputs + all))
+                // A bias is read for each pair; backward also writes its gradient, which is summed over samples.
+                let bias = if self.biased { if forward { 1 } else { 3 } } else { 0 };
+                elements(each * (queries + outputs + all) + self.scores().saturating_mul(bias))
             }
         };
         transposes + kernel

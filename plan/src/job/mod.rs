@@ -87,6 +87,9 @@ pub struct ModelChoice {
     /// Tokens of a sample, as a text also "8k", which is 8192; also overrides that of a catalog, file or config model.
     #[serde(default, deserialize_with = "sequence_option", skip_serializing_if = "Option::is_none")]
     pub seq_len: Option<u64>,
+    /// Tokens that the decoder of an encoder-decoder writes, also "1k"; also overrides that of a catalog, file or config model.
+    #[serde(default, deserialize_with = "sequence_option", skip_serializing_if = "Option::is_none")]
+    pub decoder_seq_len: Option<u64>,
     /// Height and width of an image; also overrides that of a catalog, file or config model.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub image_size: Option<u64>,

@@ -254,7 +254,7 @@ fn no_software_trains(
             kind => format!("by {kind}"),
         };
         let own = problem.place.stacks().iter().find(|stack| stack.name == *held);
-        let why = own.and_then(|stack| why_refused(stack, problem.method()));
+        let why = own.and_then(|stack| why_refused(stack, &problem.model, problem.method()));
         let why = why.map_or_else(String::new, |why| format!(", because {why}"));
         let stacks = format!("does not train {what} here{why}");
         let others = names_of_those_that(problem.place.stacks(), able);
@@ -302,7 +302,10 @@ fn relief(nearest: Option<Shortfall>, ways_out: &WaysOut) -> String {
         machines.as_ref().map(|machines| format!("use more machines ({machines})")),
         seq_len.map(|tokens| format!("shorten the samples to {tokens} tokens (--seq-len {tokens})")),
     ];
-    let lighter = optimizer.map(|own| format!("keep AdamW's moments in eight bits (training.optimizer = \"{own}\")"));
+    let lighter = optimizer.map(|own| {
+        let what = if own.is_in_eight_bits() { "keep AdamW's moments in eight bits" } else { "train with less state" };
+        format!("{what} (training.optimizer = \"{own}\")")
+    });
     let ways: Vec<String> = std::iter::once(lighter).chain(freed).chain(ways).flatten().collect();
     let last = method.as_ref().map_or_else(|| "take a smaller model".into(), otherwise_tuned);
     let why = loaded_whole.map_or_else(String::new, |weights| {

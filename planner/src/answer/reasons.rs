@@ -99,9 +99,9 @@ impl Reasons<'_> {
             |own| Some(own.bound.clone()),
             Self::sharding,
             Self::compression,
+            Self::unnamed_format,
             Self::micro_batch,
             Self::precision,
-            Self::eight_bits,
             Self::bigger_instance,
             Self::recompute,
             Self::schedule,
@@ -431,7 +431,7 @@ impl Reasons<'_> {
 
     fn precision(&self) -> Option<String> {
         let own = self.chosen.plan.precision();
-        let sought = |tried: &&Tried| self.problem.names_precisions || tried.precision != Precision::Fp8Mixed;
+        let sought = |tried: &&Tried| self.problem.unless_named(tried.precision).is_none();
         let other = self.tried.iter().filter(sought).find(|tried| tried.precision != own)?;
         let why = self.in_format(other)?;
         let other = other.precision;
@@ -443,10 +443,13 @@ impl Reasons<'_> {
         Some(format!("{own}{units}: {other} {why}"))
     }
 
-    /// Says that eight bits, which nobody named, would be better.
-    fn eight_bits(&self) -> Option<String> {
-        let unnamed = |tried: &&Tried| !self.problem.names_precisions && tried.precision == Precision::Fp8Mixed;
-        let tried = self.tried.iter().find(unnamed)?;
+    /// Says that a format which is taken only if it is named would be better.
+    fn unnamed_format(&self) -> Option<String> {
+        self.tried.iter().find_map(|tried| self.unless_named(tried))
+    }
+
+    fn unless_named(&self, tried: &Tried) -> Option<String> {
+        let why = self.problem.unless_named(tried.precision)?;
         let best = tried.best.as_ref()?;
         let ranking = Ranking::of(self.problem, self.chosen);
         if !ranking.prefers(Totals::found(best), Totals::found(self.chosen)) {
@@ -455,9 +458,7 @@ impl Reasons<'_> {
         self.note(evidence(&tried.fixed, Some(best), None));
         let costs = best.cost_usd.zip(self.chosen.cost_usd);
         let traded = traded((best.elapsed_s, self.chosen.elapsed_s), costs);
-        Some(format!(
-            "fp8-mixed is {traded}, but taken only if `training.precision` names it: it may change what is learnt"
-        ))
+        Some(format!("{} is {traded}, but taken only if `training.precision` names it: {why}", tried.precision))
     }
 
     /// Compares with plans in another number format: with one that is laid out as the chosen one or, where that does not

@@ -5,7 +5,7 @@
 //! Memory is counted, nothing is simulated: each draft is a plan of its own, with the layers cut evenly if it is split.
 
 use super::solve::recommended;
-use crate::problem::{Problem, executable_on};
+use crate::problem::{Problem, executable_on, lighter, usual_optimizer};
 use crate::relative::apart;
 use crate::search::Evaluated;
 use crate::shortfall::TooLarge;
@@ -270,7 +270,8 @@ impl<'a> Remedies<'a> {
         if plain.precision.element_bytes() <= precision.element_bytes() {
             return None;
         }
-        let allowed = self.fixed.precision.is_none() && self.problem.precisions.contains(&precision);
+        let open = self.problem.precisions.contains(&precision) && self.problem.unless_named(precision).is_none();
+        let allowed = self.fixed.precision.is_none() && open;
         Some(Step {
             name: precision.to_string(),
             changes_training: !allowed,
@@ -304,18 +305,23 @@ impl<'a> Remedies<'a> {
         }
     }
 
-    /// Returns the step to an optimizer with less state: the same one in eight bits, where the software has that, but for
-    /// networks with batch normalisation, which are usually trained by SGD with momentum.
+    /// Returns the step to an optimizer with less state, which the software has: the first with which the plain plan fits, or
+    /// the one that saves most; none where none saves anything.
     fn lighter_optimizer(&self, plain: &Draft) -> Option<Step> {
-        let runs = || executable_on(&self.machine).is_ok_and(|runs| runs.updates_with(Optimizer::AdamW8bit));
-        let optimizer = match plain.optimizer {
-            Optimizer::AdamW if !self.problem.model.normalises_over_batches() && runs() => Optimizer::AdamW8bit,
-            Optimizer::AdamW | Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lamb => Optimizer::Momentum,
-            Optimizer::Momentum | Optimizer::Lars => Optimizer::Sgd,
-            Optimizer::AdamW8bit | Optimizer::Sgd => return None,
-        };
-        let draft = Draft { optimizer, ..plain.clone() };
-        Some(Step { name: format!("{optimizer} for {}", plain.optimizer), changes_training: true, draft, taken: None })
+        let software = executable_on(&self.machine).ok()?;
+        let usual = usual_optimizer(&plain.model, &plain.model.graph());
+        let others = lighter(plain.optimizer, usual).iter().copied().filter(|own| software.updates_with(*own));
+        let least = self.needed(plain)?.peak();
+        let drafts = others.map(|optimizer| Draft { optimizer, ..plain.clone() });
+        let mut saving: Vec<(Footprint, Draft)> = drafts
+            .filter_map(|draft| Some((self.needed(&draft)?, draft)))
+            .filter(|(own, _)| own.peak() < least)
+            .collect();
+        // The sort is stable, so that of those that fit the likeliest is first.
+        saving.sort_by_key(|(own, _)| if own.fits().is_ok() { Bytes(0) } else { own.peak() });
+        let (_, draft) = saving.into_iter().next()?;
+        let name = format!("{} for {}", draft.optimizer, plain.optimizer);
+        Some(Step { name, changes_training: true, draft, taken: None })
     }
 
     /// Shares the tokens of a sample out where the recommended plan does.

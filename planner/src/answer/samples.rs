@@ -1,6 +1,7 @@
 //! Warnings of samples that were assumed, or of which nothing is known.
 
-use crate::problem::{Problem, Stored, TEXT, data_set, stored, usual_set};
+use crate::problem::{Problem, Stored, TEXT, data_set, name_in_catalog, stored, usual_set};
+use trainyard_models::{Model, example_for};
 use trainyard_plan::{DataSpec, Fixed, JobSpec, Plan};
 use trainyard_sim::LoaderRates;
 use trainyard_units::{Seconds, human_count};
@@ -18,11 +19,11 @@ pub(crate) fn unsure_of_samples(
 ) -> Option<String> {
     let model = &problem.model;
     match stored(job, model).ok()? {
-        Stored::Unknown => Some(
-            "reading and decoding of samples are not counted, because nothing is known of how they are stored: \
-             --bytes-per-sample 110kB or --dataset imagenet, say, adds them; --dataset none says that they are there"
-                .into(),
-        ),
+        Stored::Unknown => Some(format!(
+            "nothing is known of how samples are stored: reading and decoding them are not in the time; {}--bytes-per-sample \
+             and --storage add them, --dataset none says that they are there",
+            example_for(model).map_or_else(String::new, |set| format!("--dataset {}, say, or ", set.name)),
+        )),
         Stored::AsTokens => slow_tokens(problem, job, plan, choice, step_time_s),
         Stored::As(samples) if samples.assumed => {
             let set = usual_set(job, model)?;
@@ -34,16 +35,30 @@ pub(crate) fn unsure_of_samples(
             }
             plan.input()?;
             Some(format!(
-                "samples are taken to be those of `{}`, on which {} is usually trained: {} bytes each, as {}; \
-                 --dataset, --bytes-per-sample and --storage say otherwise",
+                "samples are taken to be those of `{}`, {}: {} bytes each, as {}; --dataset, --bytes-per-sample and --storage \
+                 say otherwise",
                 set.name,
-                model.name(),
+                match name_in_catalog(&job.model) {
+                    Some(_) => format!("on which {} is usually trained", model.name()),
+                    None => "as the job says nothing of them".into(),
+                },
                 human_count(samples.bytes.round() as u64),
                 set.format.name(),
             ))
         }
         Stored::There | Stored::As(_) => None,
     }
+}
+
+/// Returns `true` if how samples are stored may decide, and the job says nothing of it: those of a model of one's own that reads
+/// no tokens.
+pub(crate) fn may_decide(job: &JobSpec, model: &Model) -> bool {
+    let open = match stored(job, model) {
+        Ok(Stored::Unknown) => true,
+        Ok(Stored::As(samples)) => samples.assumed && name_in_catalog(&job.model).is_none(),
+        _ => false,
+    };
+    open && example_for(model).is_some()
 }
 
 /// Warns that a plan whose steps take this long waits for tokens, contrary to the assumption of the search.

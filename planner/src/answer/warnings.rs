@@ -7,11 +7,11 @@ use super::own_machines::{
     doubled_links, impossible_cards, little_main_memory, uncounted_overheads, without_links, without_price,
 };
 use super::rejected::types_left_out;
-use super::samples::unsure_of_samples;
+use super::samples::{may_decide, unsure_of_samples};
 use super::terms::Terms;
 use crate::campaign::extrapolated;
 use crate::packed_attention::lacks_flash_attention;
-use crate::problem::{NORMALISED_MIN, Place, Problem, Training};
+use crate::problem::{NORMALISED_MIN, OVERFLOWS_HALF, Place, Problem, Training, Usual, usual_optimizer};
 use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
 use trainyard_models::{
@@ -67,7 +67,11 @@ impl Warnings<'_> {
         all.extend(without_price(&self.problem.place, self.job));
         // What is paid beyond the use comes before all that only may be wrong.
         all.extend(self.terms().as_ref().and_then(Terms::block));
+        let samples = unsure_of_samples(self.problem, self.job, self.plan, self.choice, self.prediction.step_time_s);
+        let (first, last) = if may_decide(self.job, &self.problem.model) { (samples, None) } else { (None, samples) };
+        all.extend(first);
         all.extend(self.context());
+        all.extend(self.labels());
         all.extend(self.padded());
         all.extend(self.masked());
         // Whoever compares the MFU with another one is misled by what comes later than the first screen.
@@ -96,7 +100,6 @@ impl Warnings<'_> {
             self.wide_interval(),
             self.stack_interval(),
             self.untimed(),
-            self.labels(),
         ];
         all.extend(of_training.into_iter().flatten());
         all.extend(self.terms().iter().flat_map(Terms::all));
@@ -110,7 +113,7 @@ impl Warnings<'_> {
         }));
         all.extend(doubled_links(&self.problem.place));
         all.extend(self.convergence());
-        all.extend(unsure_of_samples(self.problem, self.job, self.plan, self.choice, self.prediction.step_time_s));
+        all.extend(last);
         all
     }
 
@@ -378,18 +381,17 @@ impl Warnings<'_> {
         }
     }
 
-    /// Tells what the usual optimizer of networks with batch normalisation would change, where the job names none (Goyal et
-    /// al., arXiv:1706.02677).
+    /// Tells what the usual optimizer of such networks would change, where the job names none.
     fn optimizer(&self) -> Option<String> {
         let training = &self.job.training;
         let assumed = training.optimizer.is_none() && training.method.is_none();
-        if !assumed || self.plan.optimizer() != Optimizer::AdamW || !self.problem.model.normalises_over_batches() {
+        if !assumed || self.plan.optimizer() != Optimizer::AdamW {
             return None;
         }
-        let usual = PlanSpec { optimizer: Optimizer::Momentum, ..self.plan.spec().clone() };
-        let usual = Plan::try_from(usual).ok()?;
-        let machine = self.problem.place.machine_of(self.choice, &usual);
-        let step = Totals::simulated(self.problem, &usual, self.choice, &machine)?.step_time_s;
+        let Usual { optimizer, whose, name } = usual_optimizer(&self.problem.model, self.plan.graph())?;
+        let plan = Plan::try_from(PlanSpec { optimizer, ..self.plan.spec().clone() }).ok()?;
+        let machine = self.problem.place.machine_of(self.choice, &plan);
+        let step = Totals::simulated(self.problem, &plan, self.choice, &machine)?.step_time_s;
         let told = |seconds| human_duration(Seconds(seconds));
         let own = self.prediction.step_time_s;
         let takes = if (step / own - 1.0).abs() < SAME_STEP {
@@ -402,9 +404,8 @@ impl Warnings<'_> {
             _ => String::new(),
         };
         Some(format!(
-            "the optimizer is taken to be adamw: networks with batch normalisation are usually trained by SGD with \
-             momentum, with which a step of this plan takes {takes}{steps}; training.optimizer = \"sgd-momentum\" in a job \
-             file plans for that"
+            "the optimizer is taken to be adamw: {whose} are usually trained by {name}, with which a step of this plan takes \
+             {takes}{steps}; training.optimizer = \"{optimizer}\" in a job file plans for that"
         ))
     }
 
@@ -439,8 +440,11 @@ impl Warnings<'_> {
 
     /// Adapters beside 4-bit weights stay in bfloat16, of which PyTorch scales no loss.
     fn loss_scaling(&self) -> Option<String> {
-        (self.plan.precision() == Precision::Fp16Mixed && self.plan.method() != Method::Qlora)
-            .then(|| "fp16-mixed needs loss scaling (Micikevicius et al., arXiv:1710.03740, section 3.2)".into())
+        let of_model = self.problem.model.overflows_half().then(|| format!("; {OVERFLOWS_HALF}"));
+        (self.plan.precision() == Precision::Fp16Mixed && self.plan.method() != Method::Qlora).then(|| {
+            let own = of_model.unwrap_or_default();
+            format!("fp16-mixed needs loss scaling (Micikevicius et al., arXiv:1710.03740, section 3.2){own}")
+        })
     }
 
     fn eight_bits(&self) -> Option<String> {
@@ -703,6 +707,13 @@ mod tests {
         let warning = told("resnet50", None).expect("AdamW is unusual");
         assert!(warning.contains("SGD with momentum, with which a step of this plan takes "), "{warning}");
         assert_eq!((told("resnet50", Some(Optimizer::AdamW)), told("gpt2", None)), (None, None));
+        let detector = told("mask-rcnn-r50-fpn", None).expect("AdamW is unusual");
+        assert!(
+            detector.contains("detectors with frozen batch normalisation are usually trained by SGD with momentum"),
+            "{detector}"
+        );
+        let tables = told("dlrm-small", None).expect("AdamW is unusual");
+        assert!(tables.contains("by plain SGD") && tables.contains("training.optimizer = \"sgd\""), "{tables}");
     }
 
     #[test]

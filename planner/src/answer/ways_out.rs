@@ -5,7 +5,9 @@ use super::goal::{fewest, with_at_most};
 use super::left_out::{cheapest_sizes, priced};
 use super::nearest_fit::fitting;
 use crate::edits::{MachineChange, Part, Setting};
-use crate::problem::{Place, Problem, Rental, executable, of_today, trains, valid, with_seq_len};
+use crate::problem::{
+    Place, Problem, Rental, executable, lighter, of_today, trains, usual_optimizer, valid, with_seq_len,
+};
 use crate::search::Evaluated;
 use crate::shortfall::Shortfall;
 use rayon::prelude::*;
@@ -167,12 +169,16 @@ fn more_machines(
     Some(fewest(missed, plan, |most| on(most, None)))
 }
 
-/// Tries AdamW with its moments in eight bits, on those of the stacks that have it.
+/// Tries optimizers with less state, on those of the stacks that have them: AdamW with its moments in eight bits, or those that
+/// such networks are usually trained with.
 fn optimizer(problem: &Problem, fixed: &Fixed) -> Option<Optimizer> {
-    if problem.optimizer != Optimizer::AdamW || problem.model.normalises_over_batches() {
-        return None;
-    }
-    let lighter = Problem { optimizer: Optimizer::AdamW8bit, ..problem.clone() };
+    let usual = usual_optimizer(&problem.model, &problem.graph());
+    let others = lighter(problem.optimizer, usual).iter().copied();
+    others.filter(|own| usual.is_some() || own.is_adam()).find(|own| fits_with(problem, fixed, *own))
+}
+
+fn fits_with(problem: &Problem, fixed: &Fixed, optimizer: Optimizer) -> bool {
+    let lighter = Problem { optimizer, ..problem.clone() };
     let able = |stack: &Arc<Stack>| executable(stack).is_ok_and(|software| trains(&software, lighter.trained()));
     let mut place = problem.place.clone();
     let stacks = match &mut place {
@@ -180,12 +186,11 @@ fn optimizer(problem: &Problem, fixed: &Fixed) -> Option<Optimizer> {
         Place::Owned { stacks, .. } => stacks,
     };
     stacks.retain(able);
-    let first = stacks.first()?.clone();
+    let Some(first) = stacks.first().cloned() else { return false };
     if let Place::Owned { machine, .. } = &mut place {
         machine.stack = first;
     }
-    let optimizer = lighter.optimizer;
-    fits(&Problem { place, ..lighter }, fixed).then_some(optimizer)
+    fits(&Problem { place, ..lighter }, fixed)
 }
 
 fn on(problem: &Problem, rental: Rental) -> Problem {
@@ -392,6 +397,17 @@ mod tests {
         assert!(has.starts_with(first), "{has}");
         let lacks = told("pytorch-fsdp-compiled");
         assert!(!lacks.contains("eight bits"), "{lacks}");
+    }
+
+    /// Tables of 4.2 billion rows' values with two moments take 50 GB; without them they fit.
+    #[test]
+    fn tables_that_fit_without_moments_are_advised_to_do_without() {
+        let mut job = asking::job("dlrm-small", 16_384, &["g5.xlarge"], 1);
+        job.data.samples = Some(1_000_000);
+        let problem = asking::solvable(&job);
+        let limits = Limits { fixed: Fixed::parse(&["offload=none".into()]).expect("a field"), ..Limits::default() };
+        let told = recommend(&problem, &limits, &job).expect_err("it is too large").hint().expect("there is one");
+        assert!(told.starts_with("train with less state (training.optimizer = \"sgd\")"), "{told}");
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn format(spec: &DataSpec, of_set: Option<SampleFormat>, model: &Model) -> Resul
     let usual = match sample {
         Sample::Tokens(_) => SampleFormat::Tokens,
         Sample::Image(_) => SampleFormat::Jpeg,
-        Sample::Volume(_) | Sample::Record => SampleFormat::Raw,
+        Sample::Volume(_) | Sample::Sound | Sample::Record => SampleFormat::Raw,
     };
     let format = spec.format.or(of_set).unwrap_or(usual);
     let fits = match format {
@@ -175,7 +175,7 @@ fn decoded_bytes(model: &Model, stored: f64) -> f64 {
     match model.sample() {
         Sample::Tokens(tokens) => tokens as f64 * TOKEN_BYTES,
         Sample::Image(values) | Sample::Volume(values) => values as f64 * PIXEL_BYTES,
-        Sample::Record => stored,
+        Sample::Sound | Sample::Record => stored,
     }
 }
 

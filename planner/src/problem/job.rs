@@ -25,6 +25,10 @@ use trainyard_plan::{
 use trainyard_sim::Machine;
 use trainyard_units::{Invalid, Seconds};
 
+/// Why half precision is not for a model that overflows it.
+pub(crate) const OVERFLOWS_HALF: &str = "activations of the published weights, which were trained in bf16, overflow fp16 (huggingface/\
+     transformers pull request 10956)";
+
 /// A solvable question.
 #[derive(Clone, Debug)]
 pub struct Problem {
@@ -49,7 +53,7 @@ pub struct Problem {
     pub global_batches: GlobalBatches,
     /// Number formats that may be chosen.
     pub precisions: Vec<Precision>,
-    /// `true` if the job names them; otherwise eight bits are left out.
+    /// `true` if the job names them; otherwise some are left out ([`Problem::unless_named`]).
     pub names_precisions: bool,
     /// Number formats that were asked for but that no machine computes in.
     pub unusable_precisions: Vec<Precision>,
@@ -94,6 +98,16 @@ impl Effort {
 }
 
 impl Problem {
+    /// Returns why a number format is not chosen unless it is named: it may change what is learnt, or the model overflows it.
+    pub(crate) fn unless_named(&self, precision: Precision) -> Option<&'static str> {
+        match precision {
+            _ if self.names_precisions => None,
+            Precision::Fp8Mixed => Some("it may change what is learnt"),
+            Precision::Fp16Mixed if self.model.overflows_half() => Some(OVERFLOWS_HALF),
+            _ => None,
+        }
+    }
+
     /// Returns what a plan must do besides fitting, for sentences such as "no plan fits and meets the deadline".
     pub(crate) fn and_meets_goal(&self) -> &'static str {
         match (self.deadline, self.budget) {
@@ -424,4 +438,23 @@ fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>)
         });
     }
     Ok(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::asking;
+
+    #[test]
+    fn formats_that_may_change_what_is_learnt_are_for_those_who_name_them() {
+        let open = |model: &str, named: Option<Vec<Precision>>| {
+            let mut job = asking::job(model, 64, &["p3.2xlarge"], 1);
+            (job.data.samples, job.training.precision) = (Some(1000), named);
+            let problem = asking::solvable(&job);
+            [Precision::Fp16Mixed, Precision::Fp8Mixed].map(|own| problem.unless_named(own).is_none())
+        };
+        assert_eq!(open("bart-large", None), [true, false]);
+        assert_eq!(open("t5-small", None), [false, false]);
+        assert_eq!(open("t5-small", Some(vec![Precision::Fp16Mixed])), [true, true]);
+    }
 }

@@ -209,7 +209,7 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, wanted: Wanted<'_>) -> Resu
         let way = if kind == TuningKind::FULL { String::new() } else { format!(" by {kind}") };
         let updates = all.iter().any(|stack| executable(stack).is_ok_and(|runs| runs.updates_with(optimizer)));
         let by = if updates { String::new() } else { format!(" with {optimizer}") };
-        let why = why_refused(&all[0], kind.method).map_or_else(String::new, |why| format!(", because {why}"));
+        let why = why_refused(&all[0], model, kind.method).map_or_else(String::new, |why| format!(", because {why}"));
         let rule = format!("plans of {}{way}{by} with it are not modelled{why}", model.name());
         return Err(Invalid::breaks("cluster.stack", &all[0].name, rule).with_hint(hint));
     }

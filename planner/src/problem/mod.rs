@@ -21,6 +21,7 @@ mod stored;
 mod terms;
 mod training;
 mod transport;
+mod usual_optimizer;
 
 pub(crate) use campaign_settings::{SCENARIOS, Settings, settings_of};
 pub use error::JobError;
@@ -32,7 +33,7 @@ pub(crate) use hourly::Hourly;
 pub use hyper_parameters::check_hyper_parameters;
 pub use input::{Data, InputChoice, stored_bytes};
 pub(crate) use input::{chosen, data_set};
-pub(crate) use job::{Effort, NORMALISED_MIN, problem_on};
+pub(crate) use job::{Effort, NORMALISED_MIN, OVERFLOWS_HALF, problem_on};
 pub use job::{Problem, deadline_and_budget, problem};
 pub use loading::OnEveryRank;
 pub(crate) use machines::memory_margin;
@@ -52,9 +53,10 @@ pub(crate) use software::{
     executable_on, names_of_those_that, of_these, of_today, refused, software_of, trains, why_refused,
     with_chosen_attention,
 };
-pub(crate) use stored::{Stored, TEXT, named_set, stored, usual_set};
+pub(crate) use stored::{Stored, TEXT, name_in_catalog, named_set, stored, usual_set};
 pub use terms::{NoWarmPool, no_warm_pool, price_of, price_used, purchase};
 pub(crate) use terms::{service_of, stated_price};
 pub use training::{Training, passes};
 pub(crate) use training::{target, training};
 pub(crate) use transport::{has_instead, on_no_instance, send_over, transport_named};
+pub(crate) use usual_optimizer::{Usual, lighter, usual_optimizer};

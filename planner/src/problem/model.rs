@@ -63,7 +63,10 @@ pub(crate) fn model_spec(choice: &ModelChoice, read: Option<ModelSpec>) -> Resul
             let field = if choice.file.is_some() { "model.file" } else { "model.config" };
             read.ok_or(Invalid::missing(field, "the file was not read"))?
         }
-        (name, Some(family)) => return Ok(own_model(choice, name.as_deref(), family)),
+        (name, Some(family)) => {
+            only_of_decoders(choice, family)?;
+            return Ok(own_model(choice, name.as_deref(), family));
+        }
         (Some(name), None) => catalog_spec(name)?,
         (None, None) => {
             return Err(Invalid::missing(
@@ -73,10 +76,24 @@ pub(crate) fn model_spec(choice: &ModelChoice, read: Option<ModelSpec>) -> Resul
         }
     };
     only_overrides(choice)?;
+    only_of_decoders(choice, spec.family)?;
     spec.seq_len = choice.seq_len.or(spec.seq_len);
+    spec.decoder_seq_len = choice.decoder_seq_len.or(spec.decoder_seq_len);
     spec.image_size = choice.image_size.or(spec.image_size);
     spec.attention = choice.attention.or(spec.attention);
     Ok(spec)
+}
+
+/// Refuses the length of what a decoder writes for a model that has none behind an encoder.
+fn only_of_decoders(choice: &ModelChoice, family: Family) -> Result<(), Invalid> {
+    match choice.decoder_seq_len.filter(|_| !family.has_decoder_length()) {
+        Some(tokens) => {
+            let allowed = format!("left out: a model of family {family} has no decoder behind an encoder");
+            Err(Invalid::value("model.decoder_seq_len", tokens, allowed)
+                .with_hint("`model.seq_len` is the length of its samples"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// A model comes from the catalog, from a file, from a configuration or from its dimensions. Those that do not bring
@@ -111,6 +128,7 @@ fn own_model(choice: &ModelChoice, name: Option<&str>, family: Family) -> ModelS
         ffn: choice.ffn,
         vocab: choice.vocab,
         seq_len: choice.seq_len,
+        decoder_seq_len: choice.decoder_seq_len,
         attention: choice.attention,
         image_size: choice.image_size,
         inputs: choice.inputs,

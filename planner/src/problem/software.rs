@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{Catalog, Stack};
-use trainyard_models::{AttentionKernel, Divisible, Model};
+use trainyard_models::{AttentionKernel, Divisible, Model, SpecialLayers};
 use trainyard_plan::{
     Collectives, Executable, Fixed, GradientCompression, GradientReduction, Method, NotExecutable, Offload, Optimizer,
     Placement, Precision, Recompute, ScheduleName, StateSharding, Store, TuningKind,
@@ -59,6 +59,12 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
     let sharding = |name: &String| words.one("reduces_micro_batches_from", name);
     Ok(Executable {
         families: runs.families.as_deref().map(|names| words.each("families", names)).transpose()?.map(Cow::Owned),
+        layers_refused: runs
+            .layers_refused
+            .keys()
+            .map(|name| words.one("layers_refused", name))
+            .collect::<Result<Vec<SpecialLayers>, Invalid>>()?
+            .into(),
         gpt_layers: runs.gpt_layers,
         latent_attention: true,
         heads: runs.heads.as_deref().map(|names| words.each("heads", names)).transpose()?.map(Cow::Owned),
@@ -212,9 +218,17 @@ pub(crate) fn trains(software: &Executable, trained: Trained<'_>) -> bool {
     software.refused_model(model).is_none() && head && software.trains(kind) && software.updates_with(optimizer)
 }
 
-/// Returns why a stack is not planned for a method of fine-tuning, where it says so.
-pub(crate) fn why_refused(stack: &Stack, method: Method) -> Option<&str> {
-    stack.runs.fine_tuning_refused.get(&method.to_string()).map(String::as_str)
+/// Returns why a stack is not planned for layers of a model, or for a method of fine-tuning, where it says so.
+pub(crate) fn why_refused<'a>(stack: &'a Stack, model: &Model, method: Method) -> Option<&'a str> {
+    let layers = executable(stack).ok().and_then(|software| software.refused_layers(model));
+    let of_layers = layers.and_then(|special| {
+        let name = match special {
+            SpecialLayers::Recurrent => "recurrent",
+            SpecialLayers::Regions => "regions",
+        };
+        stack.runs.layers_refused.get(name)
+    });
+    of_layers.or_else(|| stack.runs.fine_tuning_refused.get(&method.to_string())).map(String::as_str)
 }
 
 /// Returns the first held field that a stack cannot run, for a model with these experts or tables; `None` if it can run
@@ -265,7 +279,9 @@ pub(crate) fn names_of_those_that(stacks: &[Arc<Stack>], runs: impl Fn(&Executab
 /// Returns the model as the stack of a machine computes it: if the model does not state its attention kernel, with the
 /// one that the stack chooses for the GPUs.
 pub(crate) fn with_chosen_attention(model: &Model, machine: &Machine) -> Model {
-    machine.attention_kernel().map_or_else(|| model.clone(), |kernel| model.with_attention(kernel))
+    machine
+        .attention_kernel(model.adds_bias_to_scores())
+        .map_or_else(|| model.clone(), |kernel| model.with_attention(kernel))
 }
 
 #[cfg(test)]
@@ -288,6 +304,50 @@ mod tests {
         let error = executable(&wrong).expect_err("no schedule");
         assert_eq!(error.field(), "stacks.pytorch-ddp.runs.schedules");
         assert!(error.to_string().contains("`2f2b`"), "{error}");
+    }
+
+    /// transformers 5.24 computes T5 with PyTorch's scaled_dot_product_attention, which takes FlashAttention for no bias.
+    #[test]
+    fn a_bias_of_scores_is_computed_by_the_memory_efficient_kernel() {
+        let kernel = |name: &str, stack_name: &str| {
+            let cluster = catalog().cluster("p4d.24xlarge", 1).expect("in the catalog");
+            let machine = Machine { cluster, stack: stack(stack_name) };
+            let model = &trainyard_models::find(name).expect("in the catalog").model;
+            with_chosen_attention(&model_without_kernel(model), &machine).spec().attention
+        };
+        for of_today in ["pytorch-ddp", "pytorch-ddp-compiled", "pytorch-fsdp", "deepspeed"] {
+            assert_eq!(kernel("t5-base", of_today), Some(AttentionKernel::MemoryEfficient), "{of_today}");
+            assert_eq!(kernel("bart-large", of_today), Some(AttentionKernel::Flash), "{of_today}");
+        }
+        assert_eq!(kernel("t5-base", "pytorch-2020"), Some(AttentionKernel::Unfused));
+    }
+
+    fn model_without_kernel(model: &Model) -> Model {
+        let spec = trainyard_models::ModelSpec { attention: None, ..model.spec() };
+        Model::try_from(spec).expect("a model of the catalog")
+    }
+
+    /// What torch.compile and shards of parameters do not do to an LSTM, and what the number of regions in an image does to a graph.
+    #[test]
+    fn layers_that_break_graphs_or_flat_buffers_are_run_by_eager_replicas() {
+        let of = |name: &str| {
+            let model = &trainyard_models::find(name).expect("in the catalog").model;
+            let runs =
+                |stack_name: &&str| executable(&stack(stack_name)).is_ok_and(|own| own.refused_model(model).is_none());
+            let all = ["pytorch-ddp", "pytorch-ddp-compiled", "pytorch-fsdp", "pytorch-fsdp-compiled", "deepspeed"];
+            let run: Vec<&str> = all.into_iter().filter(runs).collect();
+            (run, why_refused(&stack("pytorch-fsdp-compiled"), model, Method::Full).map(ToOwned::to_owned))
+        };
+        let (run, why) = of("gnmt");
+        assert_eq!(run, ["pytorch-ddp", "deepspeed"]);
+        assert!(why.is_some_and(|why| why.contains("flat buffer")));
+        let (run, why) = of("mask-rcnn-r50-fpn");
+        assert_eq!(run, ["pytorch-ddp", "pytorch-fsdp", "deepspeed"]);
+        assert!(why.is_some_and(|why| why.contains("torch.compile")));
+        assert_eq!(
+            of("gpt2"),
+            (vec!["pytorch-ddp", "pytorch-ddp-compiled", "pytorch-fsdp", "pytorch-fsdp-compiled", "deepspeed"], None)
+        );
     }
 
     /// ZeRO's partitions are flat; Megatron-LM and the Trainer's FSDP have no LAMB at all.
@@ -349,7 +409,7 @@ mod tests {
         assert_eq!(kernel("gpt2", "pytorch-ddp", "p4d.24xlarge"), Some(AttentionKernel::Flash));
         assert_eq!(kernel("gpt2", "pytorch-ddp", "p3.2xlarge"), Some(AttentionKernel::MemoryEfficient));
         assert_eq!(kernel("gpt2", "megatron-core", "p3.2xlarge"), Some(AttentionKernel::Unfused));
-        assert_eq!(kernel("t5-large", "pytorch-ddp", "p4d.24xlarge"), Some(AttentionKernel::Unfused));
+        assert_eq!(kernel("t5-large", "pytorch-ddp", "p4d.24xlarge"), Some(AttentionKernel::MemoryEfficient));
         assert_eq!(kernel("resnet50", "pytorch-ddp", "p4d.24xlarge"), None);
     }
 

@@ -1,8 +1,8 @@
 //! How the samples of a job are stored: as it says, as its data set is, or as the data set that its model is usually
 //! trained on; and what to be careful about where nobody knows.
 
-use trainyard_models::{Model, Sample, StoredDataSet, StoredFormat, find, find_data_set, find_published};
-use trainyard_plan::{DataSpec, JobSpec, SampleFormat};
+use trainyard_models::{Model, Sample, StoredDataSet, StoredFormat, example_for, find, find_data_set, find_published};
+use trainyard_plan::{DataSpec, JobSpec, ModelChoice, SampleFormat};
 use trainyard_units::Invalid;
 
 /// The name of the data set whose samples are at hand when a step needs them.
@@ -10,6 +10,10 @@ pub(crate) const NO_DATA_SET: &str = "none";
 
 /// The data set of models that read tokens.
 pub(crate) const TEXT: &str = "text";
+
+/// The fewest values of an image that is taken to be cut out of a photograph: 96 × 96 pixels in three colours. Smaller ones, as
+/// CIFAR's of 32 × 32, are stored as small, and decoding a photograph for each would be far too much.
+const LEAST_IMAGE: u64 = 96 * 96 * 3;
 
 /// The known storage format of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,22 +134,29 @@ fn usual(job: &JobSpec, model: &Model) -> Result<Stored, Invalid> {
     }
 }
 
-/// Returns the usual data set of a model of the catalog, or of a user's model that reads tokens.
+/// Returns the usual data set of a model of the catalog, or of a user's model that reads tokens or sees images.
 pub(crate) fn usual_set(job: &JobSpec, model: &Model) -> Option<&'static StoredDataSet> {
-    let choice = &job.model;
+    if let Some(name) = name_in_catalog(&job.model) {
+        let entry = find_published(name).or_else(|| find(name).ok())?;
+        return find_data_set(&entry.dataset).ok();
+    }
+    match model.sample() {
+        Sample::Tokens(_) => find_data_set(TEXT).ok(),
+        Sample::Image(LEAST_IMAGE..) => example_for(model),
+        _ => None,
+    }
+}
+
+/// Returns the name of the model in the catalog that a job trains; `None` for a user's own.
+pub(crate) fn name_in_catalog(choice: &ModelChoice) -> Option<&String> {
     let own = choice.family.is_some() || choice.file.is_some() || choice.config.is_some();
-    let name = match (&choice.name, model.sample()) {
-        (Some(name), _) if !own => find_published(name).or_else(|| find(name).ok())?.dataset.as_str(),
-        (_, Sample::Tokens(_)) => TEXT,
-        _ => return None,
-    };
-    find_data_set(name).ok()
+    choice.name.as_ref().filter(|_| !own)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_models::Family;
+    use trainyard_models::{Family, ModelSpec};
     use trainyard_plan::StorageMode;
 
     fn job(model: &str) -> JobSpec {
@@ -198,11 +209,23 @@ mod tests {
     }
 
     #[test]
-    fn of_images_of_ones_own_nothing_is_known() {
+    fn images_of_ones_own_are_supposed_to_be_photographs_unless_they_are_small() {
         let mut own = job("resnet50");
         own.model.family = Some(Family::ResNet);
-        assert_eq!(of(&own), Stored::Unknown);
+        assert_eq!(of(&own), of(&job("resnet50")));
+        let spec = find("resnet50").expect("in the catalog").model.spec();
+        let small = Model::try_from(ModelSpec { image_size: Some(32), ..spec }).expect("a model");
+        assert_eq!(stored(&own, &small), Ok(Stored::Unknown));
         own.cluster.profile = Some("local".into());
         assert_eq!(of(&own), Stored::There);
+    }
+
+    #[test]
+    fn of_volumes_and_sound_of_ones_own_nothing_is_known() {
+        for (name, family) in [("unet3d", Family::Layers), ("rnn-t", Family::RnnT)] {
+            let mut own = job(name);
+            own.model.family = Some(family);
+            assert_eq!(of(&own), Stored::Unknown, "{name}");
+        }
     }
 }

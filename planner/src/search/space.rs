@@ -328,8 +328,8 @@ impl<'a> Space<'a> {
     fn precisions(&self, choice: usize, machine: &Machine) -> Vec<Precision> {
         let (held, runs) = (self.fixed.precision, &self.software(choice).precisions);
         let wanted = self.problem.precisions.iter().copied().filter(|own| held.is_none_or(|held| held == *own));
-        let named = held.is_some() || self.problem.names_precisions;
-        let wanted = wanted.filter(|own| runs.contains(own) && (named || *own != Precision::Fp8Mixed));
+        let open = |own: &Precision| held.is_some() || self.problem.unless_named(*own).is_none();
+        let wanted = wanted.filter(|own| runs.contains(own) && open(own));
         let mut all: Vec<Precision> = wanted.filter(|precision| machine.has_units(*precision).is_ok()).collect();
         if all.contains(&Precision::Bf16Mixed) && gpus(machine).all(|gpu| gpu.peak(Rate::Bf16) >= gpu.peak(Rate::Fp16))
         {

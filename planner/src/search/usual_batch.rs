@@ -162,7 +162,7 @@ mod tests {
             let model_file = Some(toml::from_str(&text).expect("the form of a model"));
             let mut job = JobSpec::default();
             job.model.file = Some("own.toml".into());
-            job.data.samples = Some(10_000_000);
+            (job.data.samples, job.data.dataset) = (Some(10_000_000), Some("none".into()));
             job.training.global_batch = Some(GlobalBatch::Exactly(128));
             (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.xlarge".into()]), Some(1));
             let problem = problem(&job, Resources { model_file, ..Resources::default() }).expect("a solvable job");

@@ -114,7 +114,7 @@ impl<'a> Job<'a> {
     pub(super) fn attention(&self) -> Option<Attention<'a>> {
         let stack = self.stack.filter(|stack| !stack.runs.attention.is_empty())?;
         let first = self.attentions().next()?;
-        Some(Attention::of(stack, self.generation()?, first.kernel.is_fused()))
+        Some(Attention::of(stack, self.generation()?, first.kernel))
     }
 
     /// Returns the generation of the GPUs, `Ampere`; `None` of processors.

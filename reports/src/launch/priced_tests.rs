@@ -46,6 +46,21 @@ fn causal_attention_takes_no_mask_from_the_loader() {
     assert!(!first(&model("bert-large"), &megatron(), Target::Megatron).contains(flag));
 }
 
+/// FlashAttention takes no bias, so that the GPU alone does not tell the kernel.
+#[test]
+fn attention_with_a_bias_is_told_as_it_was_priced() {
+    let told = |name: &str, kernel: &str| {
+        let changes = [model(name), vec![("plan.model.attention", json!(kernel))]].concat();
+        let launch = export(&changes, &pytorch("pytorch-ddp", false), Target::Torchrun).expect("replicas");
+        let mut notes = launch.notes.into_iter();
+        notes.find(|note| note.contains("attention was priced as")).expect("a note")
+    };
+    let biased = told("t5-base", "memory-efficient");
+    assert!(biased.contains("priced as memory-efficient: PyTorch chooses it where a bias is added"), "{biased}");
+    assert!(told("t5-base", "unfused").contains("separate kernels"));
+    assert!(told("bart-large", "flash").contains("priced as flash: PyTorch chooses it on "));
+}
+
 #[test]
 fn a_capacity_block_is_to_be_booked_before() {
     for target in [Target::Torchrun, Target::Slurm, Target::Skypilot, Target::Kubernetes] {

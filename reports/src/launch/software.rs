@@ -4,6 +4,7 @@ use super::Target;
 use super::error::LaunchError;
 use super::job::Job;
 use trainyard_hardware_profiles::{EXECUTOR_STACK, Stack};
+use trainyard_plan::operators::AttentionKernel;
 use trainyard_plan::{Offload, Plan, StateSharding};
 
 /// The software that runs the steps of a plan.
@@ -90,10 +91,13 @@ pub(super) struct Attention<'a> {
 }
 
 impl<'a> Attention<'a> {
-    /// Returns the attention kernel of a stack on GPUs of a generation, for a model whose attention `is_fused` or not.
-    pub(super) fn of(stack: &'a Stack, generation: &'a str, is_fused: bool) -> Self {
-        let chosen = stack.runs.attention_on(generation).filter(|_| is_fused);
-        Self { kernel: chosen.unwrap_or("unfused"), generation }
+    /// Returns the attention kernel of a stack on GPUs of a generation, for a model that was priced with a kernel.
+    pub(super) fn of(stack: &'a Stack, generation: &'a str, priced: AttentionKernel) -> Self {
+        let kernel = match priced {
+            AttentionKernel::Flash => stack.runs.attention_on(generation).unwrap_or("unfused"),
+            own => own.name(),
+        };
+        Self { kernel, generation }
     }
 
     /// Returns `true` if attention scores go through memory.

@@ -288,6 +288,11 @@ fn kernels(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
         "attention was priced as separate kernels, attn_implementation eager: what transformers falls back to where scores are bounded or have sinks".to_owned()
     } else if attention.is_unfused() {
         "attention was priced as separate kernels: attn_implementation eager is that; sdpa, transformers' default, is at least as fast".to_owned()
+    } else if draft.job.plan().model().adds_bias_to_scores() {
+        format!(
+            "attention was priced as {}: PyTorch chooses it where a bias is added to the scores, under attn_implementation sdpa, the default of transformers 5.15 and newer",
+            attention.kernel
+        )
     } else {
         format!(
             "attention was priced as {}: PyTorch chooses it on {} GPUs under attn_implementation sdpa, transformers' default",
