@@ -143,7 +143,9 @@ impl<'a> Space<'a> {
             .into_iter()
             .enumerate()
             .filter(|(choice, (name, _))| {
-                self.fixed.instance.as_ref().is_none_or(|held| held == name) && self.refusal(*choice).is_none()
+                self.fixed.instance.as_ref().is_none_or(|held| held == name)
+                    && self.refusal(*choice).is_none()
+                    && self.software(*choice).refused_model(&self.problem.model).is_none()
             })
             .flat_map(|(choice, (_, most))| {
                 let mut counts = machine_counts(&self.problem.place, &self.alone[choice], self.fixed.instances, most);
@@ -341,9 +343,6 @@ impl<'a> Space<'a> {
     /// Lists degrees whose product is `ranks`. A tensor-parallel group stays inside a machine and splits the heads
     /// evenly; a stage has at least one layer; tokens and experts are divided evenly.
     fn degrees(&self, software: &Executable, ranks: u32, devices: u32) -> Vec<ParallelSpec> {
-        if software.refused_model(&self.problem.model).is_some() {
-            return Vec::new();
-        }
         let pipelined = software.schedules.iter().any(|name| name.is_pipelined());
         let stages = if pipelined { self.most_stages() } else { 1 };
         let has_experts = matches!(self.graph().divisible(), Some(Divisible::Experts(_)));
