@@ -98,7 +98,11 @@ fn unreadable(what: &str, path: &Path, line: usize, key: Option<String>, message
         )
         .at(Fault {
             field: key.or_else(|| unknown.map(Into::into)),
-            value: message.split('`').nth(1).filter(|_| unknown.is_none()).map(Into::into),
+            value: message
+                .split('`')
+                .nth(1)
+                .filter(|_| unknown.is_none() && !message.starts_with("unclosed"))
+                .map(Into::into),
             allowed: message.split_once("expected ").map(|(_, allowed)| allowed.into()),
         })
 }

@@ -1,7 +1,7 @@
 //! How a command ends: exit codes, and errors as users read them.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::process::ExitCode;
 use trainyard_units::Invalid;
@@ -52,7 +52,7 @@ impl From<&Invalid> for Fault {
 const ERROR_SCHEMA: &str = "trainyard.error/1";
 
 /// Why a command failed, as programs read it: one line on standard error with `--format json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ErrorDocument {
     /// `trainyard.error/1`.
     schema: String,
@@ -61,7 +61,7 @@ pub(crate) struct ErrorDocument {
     /// What failed.
     message: String,
     /// Why, from the outermost reason to the innermost.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     causes: Vec<String>,
     /// What may be done about it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +75,13 @@ pub(crate) struct ErrorDocument {
     /// What may stand there.
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<String>,
+}
+
+impl ErrorDocument {
+    /// Returns what failed and why, in one sentence.
+    pub(crate) fn told(self) -> String {
+        std::iter::once(self.message).chain(self.causes).collect::<Vec<_>>().join(": ")
+    }
 }
 
 /// The reason why a command failed.

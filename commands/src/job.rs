@@ -372,12 +372,8 @@ impl Job {
             "cluster.file" => self.spec.cluster.file.as_ref(),
             _ => None,
         };
-        // A model is also wrong where the length of its samples is, which has a flag of its own.
-        let length = field == "model" && model.seq_len.is_some() && error.to_string().contains("`seq_len` is ");
-        let of_length = |own: &Typed| !length || own.field != "model";
-        let typed: Vec<Typed> = self.typed.iter().filter(|own| of_length(own)).cloned().collect();
-        let (invalid, advised) = flags::invalid(error.invalid(), &typed);
-        let told = as_typed(&invalid.to_string(), &typed);
+        let (invalid, advised) = flags::invalid(error.invalid(), &self.typed);
+        let told = as_typed(&invalid.to_string(), &self.typed);
         let cause = match read {
             Some(path) => format!("{told} (read from `{}`)", self.path(path).display()),
             None => told,
@@ -387,7 +383,6 @@ impl Job {
             None => Failure::new(exit, cause),
         };
         let flag = || match read {
-            _ if length => flag_for("model.seq_len"),
             None => flag_for(field),
             Some(_) => None,
         };

@@ -109,6 +109,8 @@ fn data(document: &PlanDocument) -> Option<String> {
     let plan = plan_of(document).ok()?;
     let passes = passes(&document.job, plan.model())?;
     let of = plan.tokens_per_sample().map_or_else(String::new, |tokens| format!(" of {}", counted(tokens, "token")));
+    let written = plan.model().spec().decoder_seq_len.filter(|_| !of.is_empty());
+    let of = written.map_or_else(|| of.clone(), |written| format!("{of} read, {} written", human_count(written)));
     let plural = if passes.epochs > 1.0 { "s" } else { "" };
     let default = if document.job.training.epochs.is_none() { ", the default" } else { "" };
     Some(format!("{}{of}, {} epoch{plural}{default}", counted(passes.samples, "sample"), passes.epochs))

@@ -141,13 +141,11 @@ impl Invalid {
         }
     }
 
-    /// What the field may be: a rule, without the words "it must be".
+    /// What the field may be, where a rule says that, without its words "it must be".
     pub fn allowed(&self) -> Option<&str> {
         match &*self.problem {
-            Problem::Value { rule, .. } | Problem::Conflict { rule, .. } => {
-                Some(rule.strip_prefix("it must be ").unwrap_or(rule))
-            }
-            Problem::Missing { why } => Some(why),
+            Problem::Value { rule, .. } => rule.strip_prefix("it must be "),
+            Problem::Missing { .. } | Problem::Conflict { .. } => None,
             Problem::Other { facts, .. } => facts.as_ref().map(|(_, allowed)| allowed.as_str()),
         }
     }
@@ -208,8 +206,8 @@ mod tests {
         let told = |invalid: &Invalid| (invalid.given().map(str::to_owned), invalid.allowed().map(str::to_owned));
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(told(&Invalid::range("layers", 0, 1..=9)), (some("0"), some("from 1 to 9")));
-        assert_eq!(told(&Invalid::breaks("a", "b", "it needs 2")), (some("b"), some("it needs 2")));
-        assert_eq!(told(&Invalid::missing("model", "name one")), (None, some("name one")));
+        assert_eq!(told(&Invalid::breaks("a", "b", "it needs 2")), (some("b"), None));
+        assert_eq!(told(&Invalid::missing("model", "name one")), (None, None));
         assert_eq!(told(&Invalid::whole("it is empty")), (None, None));
         let unread = Invalid::value("goal.deadline", "`1`", "a duration such as 3d").because("it has no unit");
         assert_eq!(told(&unread), (some("1"), some("a duration such as 3d")));

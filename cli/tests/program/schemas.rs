@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The names of all of them. Those of files, and of the API, are of no document that says in `schema` what it is.
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 22] = [
     "campaign",
     "cluster-file",
     "comparison",
+    "error",
     "explanation",
     "fleet",
     "fleet-file",

@@ -6,7 +6,7 @@ use super::execution::{data_flags, run_words, runnable, stop_on_interrupt};
 use super::preparation::{check_data, check_weights, count, place, profile, profile_path, source};
 use crate::arguments::{Device, TrainArguments, UNTIL_INPUT_ENDS};
 use crate::diagnose;
-use crate::failure::{Exit, Failure};
+use crate::failure::{ErrorDocument, Exit, Failure};
 use crate::files;
 use crate::flags::{self, in_each_job};
 use crate::history::{History, Outcome};
@@ -577,13 +577,8 @@ fn apart(_: &mut Command) {}
 
 /// Returns the reason why a process failed: the last error that it printed, or the signal that ended it.
 fn reason(status: ExitStatus, log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    let Some(first) = lines.iter().rposition(|line| line.starts_with("error: ")) else {
-        return format!("it ended with {status}");
-    };
-    let causes = lines[first + 1..].iter().filter_map(|line| line.trim_start().strip_prefix("caused by: "));
-    let message = lines[first].trim_start_matches("error: ");
-    std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": ")
+    let told = log.lines().rev().find_map(|line| serde_json::from_str::<ErrorDocument>(line).ok());
+    told.map_or_else(|| format!("it ended with {status}"), ErrorDocument::told)
 }
 
 fn figures(document: &ComparisonDocument) -> JobFigures {
@@ -696,8 +691,9 @@ mod tests {
     fn the_last_error_is_the_reason() {
         use std::os::unix::process::ExitStatusExt;
         let failed = ExitStatus::from_raw(1 << 8);
-        let log = "  step 1\nerror: first\n\nerror: cannot go on\n  caused by: no room\n\nhint: make some\n";
-        assert_eq!(reason(failed, log), "cannot go on: no room");
+        let failure = Failure::new(Exit::Failed, "cannot go on").because("no room").hint("make some");
+        let line = serde_json::to_string(&failure.document(str::to_owned)).expect("a document");
+        assert_eq!(reason(failed, &format!("  step 1\n{line}\n")), "cannot go on: no room");
         assert!(reason(ExitStatus::from_raw(9), "").contains("signal: 9"));
     }
 }

@@ -347,6 +347,11 @@ impl ModelError {
         self
     }
 
+    /// Returns what is wrong, without the place.
+    pub fn invalid(&self) -> &Invalid {
+        &self.invalid
+    }
+
     /// Returns advice, if there is more to say than the message does.
     pub fn hint(&self) -> Option<String> {
         self.invalid.hint()

@@ -44,9 +44,9 @@ impl Architecture for T5 {
     }
 
     /// Source: huggingface/transformers, pull request 10956, and google-research/text-to-text-transfer-transformer, issue 539:
-    /// the weights were trained in bfloat16, and feed-forward parts exceed 65,504.
+    /// the weights were trained in bfloat16, and feed-forward parts exceed 65,504 from t5-large and mt5-small (gated) on.
     fn overflows_half(&self) -> bool {
-        true
+        self.gated || self.hidden >= 1024
     }
 
     fn graph(&self) -> OperatorGraph {

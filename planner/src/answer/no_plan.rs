@@ -236,8 +236,14 @@ fn no_such_stack(problem: &Problem, held: &str) -> NoPlan {
         let stacks = format!("does not run here: {EXECUTOR_STACK} does");
         return NoPlan::Unable { field, value, stacks, others: Vec::new() };
     }
-    let known = problem.place.catalog().stacks().iter().any(|stack| stack.name == held);
-    let others = if known { vec![held.to_owned()] } else { Vec::new() };
+    let known = problem.place.catalog().stacks().iter().find(|stack| stack.name == held);
+    if let Some(why) = known.and_then(|stack| why_refused(stack, &problem.model, problem.kind().method)) {
+        let able = |software: &Executable| trains(software, problem.trained());
+        let others = names_of_those_that(problem.place.stacks(), able);
+        let stacks = format!("does not train {} here, because {why}", problem.model.name());
+        return NoPlan::Unable { field, value, stacks, others };
+    }
+    let others = known.map(|stack| stack.name.clone()).into_iter().collect();
     NoPlan::Unable { field, value, stacks: "is none of the stacks of this job".into(), others }
 }
 

@@ -8,11 +8,13 @@ use super::own_machines::{
 };
 use super::rejected::types_left_out;
 use super::samples::{may_decide, unsure_of_samples};
+use super::solve::aim;
 use super::terms::Terms;
+use crate::amount::usd;
 use crate::campaign::extrapolated;
 use crate::packed_attention::lacks_flash_attention;
-use crate::problem::{NORMALISED_MIN, OVERFLOWS_HALF, Place, Problem, Training, Usual, usual_optimizer};
-use crate::search::Totals;
+use crate::problem::{NORMALISED_MIN, Place, Problem, Training, Usual, usual_optimizer};
+use crate::search::{Aim, INDISTINCT, Prepared, Totals, amount, choose_briefly};
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
 use trainyard_models::{
     AttentionKernel, Divisible, Family, Model, OperatorGraph, OperatorKind, Routing, Sample, Tuned, predicts_next_token,
@@ -399,14 +401,33 @@ impl Warnings<'_> {
         } else {
             format!("{} in place of {}", told(step), told(own))
         };
+        let best = self.best_with(optimizer).map_or_else(String::new, |told| format!(", and {told}"));
         let steps = match &self.problem.training {
             Training::Target(curve) => format!(", and nobody knows how many steps adamw needs to {}", curve.target),
             _ => String::new(),
         };
         Some(format!(
             "the optimizer is taken to be adamw: {whose} are usually trained by {name}, with which a step of this plan takes \
-             {takes}{steps}; training.optimizer = \"{optimizer}\" in a job file plans for that"
+             {takes}{best}{steps}; training.optimizer = \"{optimizer}\" in a job file plans for that"
         ))
+    }
+
+    /// Tells what the best plan with another optimizer takes, if a short search finds one on other machines that is noticeably
+    /// better: state that is not kept may make room.
+    fn best_with(&self, optimizer: Optimizer) -> Option<String> {
+        let limits = self.limits?;
+        let problem = Problem { optimizer, ..self.problem.briefly() };
+        let prepared = Prepared::new(&problem, &limits.fixed);
+        let best = choose_briefly(&prepared, Aim { top: 1, ..aim(&problem, limits) })?;
+        let machine = self.problem.place.machine_of(self.choice, self.plan);
+        let own = Totals::simulated(self.problem, self.plan, self.choice, &machine)?;
+        let [with, without] = [Totals::found(&best), own].map(|totals| amount(problem.objective, totals));
+        let better = with < without * (1.0 - INDISTINCT) && best.machines() != self.plan.cluster().to_string();
+        better.then(|| {
+            let time = human_duration(Seconds(best.elapsed_s));
+            let cost = best.cost_usd.map_or_else(String::new, |cost| format!(" and {}", usd(cost)));
+            format!("{} takes {time}{cost}", best.machines())
+        })
     }
 
     /// Warns of the learning rate that the global batch needs. The reference is the smallest batch that the job allows,
@@ -440,7 +461,7 @@ impl Warnings<'_> {
 
     /// Adapters beside 4-bit weights stay in bfloat16, of which PyTorch scales no loss.
     fn loss_scaling(&self) -> Option<String> {
-        let of_model = self.problem.model.overflows_half().then(|| format!("; {OVERFLOWS_HALF}"));
+        let of_model = self.problem.overflows_half().map(|why| format!("; {why}"));
         (self.plan.precision() == Precision::Fp16Mixed && self.plan.method() != Method::Qlora).then(|| {
             let own = of_model.unwrap_or_default();
             format!("fp16-mixed needs loss scaling (Micikevicius et al., arXiv:1710.03740, section 3.2){own}")

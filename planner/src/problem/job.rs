@@ -7,7 +7,7 @@ use super::global_batches::GlobalBatches;
 use super::input::{Data, data_set};
 use super::lengths::{Packing, as_sequences};
 use super::machines::{Wanted, place};
-use super::model::{as_executed, context_length, countable, model_spec, valid};
+use super::model::{as_executed, context_length, countable, model_spec, valid_of};
 use super::place::{Description, Place};
 use super::price_not_found::unknown_region;
 use super::resources::Resources;
@@ -26,7 +26,7 @@ use trainyard_sim::Machine;
 use trainyard_units::{Invalid, Seconds};
 
 /// Why half precision is not for a model that overflows it.
-pub(crate) const OVERFLOWS_HALF: &str = "activations of the published weights, which were trained in bf16, overflow fp16 (huggingface/\
+const OVERFLOWS_HALF: &str = "activations of the published weights, which were trained in bf16, overflow fp16 (huggingface/\
      transformers pull request 10956)";
 
 /// A solvable question.
@@ -98,12 +98,17 @@ impl Effort {
 }
 
 impl Problem {
+    /// Returns why half precision is not for the weights that the training begins with, if it is not.
+    pub(crate) fn overflows_half(&self) -> Option<&'static str> {
+        (self.loads_weights && self.model.overflows_half()).then_some(OVERFLOWS_HALF)
+    }
+
     /// Returns why a number format is not chosen unless it is named: it may change what is learnt, or the model overflows it.
     pub(crate) fn unless_named(&self, precision: Precision) -> Option<&'static str> {
         match precision {
             _ if self.names_precisions => None,
             Precision::Fp8Mixed => Some("it may change what is learnt"),
-            Precision::Fp16Mixed if self.model.overflows_half() => Some(OVERFLOWS_HALF),
+            Precision::Fp16Mixed => self.overflows_half(),
             _ => None,
         }
     }
@@ -210,7 +215,7 @@ pub(crate) fn problem_on(
         dropout.write(&mut spec)?;
     }
     let states_attention = spec.attention.is_some();
-    let model = valid(spec)?;
+    let model = valid_of(&job.model, spec)?;
     countable(&model)?;
     let (job, packing) = &as_sequences(job, resources.lengths.as_deref(), &model)?;
     let fine_tuning = fine_tuning(&job.training, &model)?;
@@ -447,14 +452,17 @@ mod tests {
 
     #[test]
     fn formats_that_may_change_what_is_learnt_are_for_those_who_name_them() {
-        let open = |model: &str, named: Option<Vec<Precision>>| {
+        let open = |model: &str, method: Option<Method>, named: Option<Vec<Precision>>| {
             let mut job = asking::job(model, 64, &["p3.2xlarge"], 1);
-            (job.data.samples, job.training.precision) = (Some(1000), named);
+            (job.data.samples, job.training.precision, job.training.method) = (Some(1000), named, method);
             let problem = asking::solvable(&job);
             [Precision::Fp16Mixed, Precision::Fp8Mixed].map(|own| problem.unless_named(own).is_none())
         };
-        assert_eq!(open("bart-large", None), [true, false]);
-        assert_eq!(open("t5-small", None), [false, false]);
-        assert_eq!(open("t5-small", Some(vec![Precision::Fp16Mixed])), [true, true]);
+        let full = Some(Method::Full);
+        assert_eq!(open("bart-large", full, None), [true, false]);
+        assert_eq!(open("t5-large", full, None), [false, false]);
+        assert_eq!(open("t5-large", full, Some(vec![Precision::Fp16Mixed])), [true, true]);
+        // Smaller ones do not, and who trains from scratch has no published weights.
+        assert_eq!([open("t5-base", full, None), open("t5-large", None, None)], [[true, false]; 2]);
     }
 }

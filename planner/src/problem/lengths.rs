@@ -143,20 +143,17 @@ pub(crate) fn packed(lengths: &[u64], capacity: u64) -> u64 {
     for (length, mut count) in of_length.into_iter().rev() {
         while count > 0 {
             let fitting = open.range(length..).next().map(|(room, there)| (*room, *there));
-            let Some((room, there)) = fitting else {
-                let new = count.div_ceil(capacity / length);
-                sequences += new;
-                *open.entry(capacity).or_default() += new;
-                continue;
-            };
-            let taken = there.min(count);
-            let left = open.get_mut(&room).expect("it was found");
-            *left -= taken;
-            if *left == 0 {
-                open.remove(&room);
+            let (room, there) = fitting.unwrap_or((capacity, u64::MAX));
+            // What was filled is the tightest, and takes what it has room for before the next one does.
+            let each = (room / length).min(count);
+            let filled = (count / each).min(there);
+            match open.get_mut(&room).filter(|_| fitting.is_some()) {
+                Some(left) => *left -= filled,
+                None => sequences += filled,
             }
-            *open.entry(room - length).or_default() += taken;
-            count -= taken;
+            open.retain(|_, left| *left > 0);
+            *open.entry(room - each * length).or_default() += filled;
+            count -= each * filled;
         }
     }
     sequences
@@ -201,6 +198,15 @@ mod tests {
             told(false),
             "5 samples are padded to 100 tokens each, 56.0 % full; 1 sample longer than that and cut"
         );
+    }
+
+    /// Three samples of 23 fill a sequence of 69; two sequences with two each would have room for samples of 20.
+    #[test]
+    fn a_sequence_is_filled_before_the_next_is_begun() {
+        let lengths = [&[23; 4][..], &[20; 4]].concat();
+        assert_eq!((packed(&lengths, 69), one_by_one(&lengths, 69)), (3, 3));
+        let lengths = [&[30; 5][..], &[29; 4], &[11; 3]].concat();
+        assert_eq!(packed(&lengths, 100), one_by_one(&lengths, 100));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) use hourly::Hourly;
 pub use hyper_parameters::check_hyper_parameters;
 pub use input::{Data, InputChoice, stored_bytes};
 pub(crate) use input::{chosen, data_set};
-pub(crate) use job::{Effort, NORMALISED_MIN, OVERFLOWS_HALF, problem_on};
+pub(crate) use job::{Effort, NORMALISED_MIN, problem_on};
 pub use job::{Problem, deadline_and_budget, problem};
 pub use loading::OnEveryRank;
 pub(crate) use machines::memory_margin;

@@ -44,7 +44,16 @@ pub(crate) fn valid(spec: ModelSpec) -> Result<Model, Invalid> {
 
 /// Returns the model that a job names or describes; `read` is the content of the file that it names, if it names one.
 pub(crate) fn model(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<Model, Invalid> {
-    valid(model_spec(choice, read)?)
+    valid_of(choice, model_spec(choice, read)?)
+}
+
+/// Returns the model of a description in which lengths that the job says are in place of its own.
+pub(crate) fn valid_of(choice: &ModelChoice, spec: ModelSpec) -> Result<Model, Invalid> {
+    Model::try_from(spec).map_err(|error| {
+        let lengths = [("seq_len", choice.seq_len), ("decoder_seq_len", choice.decoder_seq_len)];
+        let of_job = lengths.into_iter().any(|(field, own)| own.is_some() && error.invalid().field() == field);
+        if of_job { error.invalid().clone().within("model") } else { inside("model", &error, error.hint()) }
+    })
 }
 
 /// Returns the tokens of the longest sequence that the published weights of a job's model were trained for, if the catalog
@@ -77,7 +86,9 @@ pub(crate) fn model_spec(choice: &ModelChoice, read: Option<ModelSpec>) -> Resul
     };
     only_overrides(choice)?;
     only_of_decoders(choice, spec.family)?;
-    spec.seq_len = choice.seq_len.or(spec.seq_len);
+    if choice.seq_len.is_some() {
+        spec = with_seq_len(spec, choice.seq_len);
+    }
     spec.decoder_seq_len = choice.decoder_seq_len.or(spec.decoder_seq_len);
     spec.image_size = choice.image_size.or(spec.image_size);
     spec.attention = choice.attention.or(spec.attention);

@@ -339,7 +339,7 @@ mod tests {
             (run, why_refused(&stack("pytorch-fsdp-compiled"), model, Method::Full).map(ToOwned::to_owned))
         };
         let (run, why) = of("gnmt");
-        assert_eq!(run, ["pytorch-ddp", "deepspeed"]);
+        assert_eq!(run, ["pytorch-ddp"]);
         assert!(why.is_some_and(|why| why.contains("flat buffer")));
         let (run, why) = of("mask-rcnn-r50-fpn");
         assert_eq!(run, ["pytorch-ddp", "pytorch-fsdp", "deepspeed"]);

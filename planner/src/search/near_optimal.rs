@@ -263,7 +263,8 @@ fn hardly_worse(among: Among<'_, '_>, aim: Aim, plan: &Evaluated) -> Option<Eval
     let own = among.prepared.complexity(plan);
     let beside = Ceilings::near(aim.objective, Totals::found(plan), 1.0 + HARDLY);
     let aim = Aim { ceilings: aim.ceilings.and(beside), left_over: LEFT_OVER, ..aim };
-    let simpler = simplest(among, aim, |class| class < own).map(|(_, plan)| plan);
+    let is_plainer = |class: Complexity| class < own && (own.is_converted() || !class.is_converted());
+    let simpler = simplest(among, aim, is_plainer).map(|(_, plan)| plan);
     simpler.filter(|simpler| simpler.plan.cluster() == plan.plan.cluster())
 }
 

@@ -110,8 +110,6 @@ fn nothing_that_is_held_beats_the_free_search() {
         let job = job(&mut draws);
         let problem = problem(&job, Resources::default()).expect("a solvable job");
         let free = least(&problem, &[]);
-        // Half precision is for those who name it where a model overflows it, as holding it does.
-        let only_named = problem.model.overflows_half() && job.training.precision.is_none();
         for _ in 0..24 {
             let mut held = BTreeMap::new();
             for _ in 0..=(draws.next() % 2) {
@@ -121,7 +119,6 @@ fn nothing_that_is_held_beats_the_free_search() {
             // A number of instances that is held may be beyond the most that is searched: not here.
             let most = job.cluster.max_instances.unwrap_or(16);
             held.retain(|key, value| *key != "instances" || value.parse::<u32>().is_ok_and(|held| held <= most));
-            held.retain(|_, value| !only_named || *value != "fp16-mixed");
             let held: Vec<String> = held.iter().map(|(key, value)| format!("{key}={value}")).collect();
             let Some(own) = least(&problem, &held) else { continue };
             let free = free.unwrap_or_else(|| panic!("{held:?} has a plan, but the free search none: {job:?}"));

@@ -37,6 +37,10 @@ const TORCHAO: &str = "torchao>=0.15";
 /// The release of which the other arguments are.
 const TRANSFORMERS: &str = "5.0";
 
+/// The least release in which T5 takes PyTorch's scaled_dot_product_attention, which adds its bias to the scores
+/// (`_supports_sdpa`).
+const BIAS_UNDER_SDPA: &str = "5.15";
+
 /// What a script says of the model's configuration, so that experts are kept in balance; TRL's own does.
 ///
 /// # Source
@@ -169,10 +173,15 @@ pub(super) fn length_of_samples(draft: &mut Draft<'_>) {
         model if predicts_next_token(model) => format!("; Hugging Face's run_clm.py takes --block_size {tokens}"),
         _ => String::new(),
     };
-    draft.remark(format!(
-        "samples were priced at {} each: the script must fill or cut them to that length{flag}",
-        counted(tokens, "token")
-    ));
+    let read = counted(tokens, "token");
+    let note = match (model, model.spec().decoder_seq_len) {
+        (Model::T5(_) | Model::Bart(_), Some(written)) => format!(
+            "samples were priced at {read} each and targets at {written}: the script must fill or cut them to these lengths; \
+             Hugging Face's run_summarization.py takes --max_source_length {tokens} --max_target_length {written}"
+        ),
+        _ => format!("samples were priced at {read} each: the script must fill or cut them to that length{flag}"),
+    };
+    draft.remark(note);
 }
 
 /// Returns what is known of the published weights of a model of the catalog that have to be converted.
@@ -189,6 +198,9 @@ pub(super) fn packages<'a>(draft: &Draft<'_>, arguments: impl IntoIterator<Item 
             "optim_args" if least != FSDP_FLAG => least = SGD_ARGUMENTS,
             _ => {}
         }
+    }
+    if draft.job.plan().model().adds_bias_to_scores() {
+        least = BIAS_UNDER_SDPA;
     }
     let adapters = draft.engine == Engine::Fsdp && draft.job.plan().method() == Method::Lora;
     let accelerate = if adapters { ACCELERATE_OF_ADAPTERS } else { ACCELERATE };
@@ -290,7 +302,7 @@ fn kernels(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
         "attention was priced as separate kernels: attn_implementation eager is that; sdpa, transformers' default, is at least as fast".to_owned()
     } else if draft.job.plan().model().adds_bias_to_scores() {
         format!(
-            "attention was priced as {}: PyTorch chooses it where a bias is added to the scores, under attn_implementation sdpa, the default of transformers 5.15 and newer",
+            "attention was priced as {}: PyTorch chooses it where a bias is added to the scores, under attn_implementation sdpa, the default of transformers {BIAS_UNDER_SDPA} and newer",
             attention.kernel
         )
     } else {

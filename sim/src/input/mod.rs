@@ -78,7 +78,8 @@ impl DataSet {
 
     /// Returns the requests to S3 with which one sample is read: one for each file, or for each part of a large one.
     fn requests_per_sample(&self, part: Bytes) -> f64 {
-        self.files_per_sample().max(self.bytes_per_sample / part.as_f64())
+        let files = self.files_per_sample();
+        files * (self.bytes_per_sample / files / part.as_f64()).ceil().max(1.0)
     }
 
     fn files_per_sample(&self) -> f64 {

@@ -40,7 +40,13 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let requeue = requeue(&draft, lead_s, TELL, "finished || ");
     // Of a script of one's own nobody knows whether it has come further.
     let (before, after) = match program.completion.newest() {
-        Some(command) => (newest(command), again_if_further("finished || ")),
+        Some(command) => {
+            draft.remark(
+                "a rank that fails before the first checkpoint of a start ends the job, for a mistake would fail again: sbatch \
+                 starts it again",
+            );
+            (newest(command), again_if_further("finished || "))
+        }
         None => (String::new(), String::new()),
     };
     let body = format!(
