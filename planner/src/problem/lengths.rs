@@ -147,11 +147,15 @@ pub(crate) fn packed(lengths: &[u64], capacity: u64) -> u64 {
             // What was filled is the tightest, and takes what it has room for before the next one does.
             let each = (room / length).min(count);
             let filled = (count / each).min(there);
-            match open.get_mut(&room).filter(|_| fitting.is_some()) {
-                Some(left) => *left -= filled,
+            match there.checked_sub(filled).filter(|_| fitting.is_some()) {
+                Some(0) => {
+                    open.remove(&room);
+                }
+                Some(left) => {
+                    open.insert(room, left);
+                }
                 None => sequences += filled,
             }
-            open.retain(|_, left| *left > 0);
             *open.entry(room - each * length).or_default() += filled;
             count -= each * filled;
         }
