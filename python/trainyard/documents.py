@@ -278,8 +278,9 @@ class ModelChoice(TypedDict, total=False):
     """Tokens of a sample, as a text also "8k", which is 8192; also overrides that of a catalog, file or config model.
     """
     decoder_seq_len: int | str | None
-    """Tokens that the decoder of an encoder-decoder writes, also "1k"; also overrides that of a catalog, file or config
-    model."""
+    """Tokens that the decoder of an encoder-decoder writes, also "1k"; also overrides that of a catalog, file or
+    config model.
+    """
     image_size: int | str | None
     """Height and width of an image; also overrides that of a catalog, file or config model."""
     attention: AttentionKernel | None
@@ -1699,6 +1700,8 @@ class InputPrediction:
     """Seconds of a step during the first pass over the data set."""
     download_s: float
     """Seconds of downloading or listing before the first step, which are part of its start-up."""
+    requests: float | None = None
+    """Requests that read objects of Amazon S3, of the whole training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1797,6 +1800,8 @@ class CostParts:
     """Instances from when they are there to the first step."""
     storage_usd: float
     """What keeps checkpoints, and the data set near the machines."""
+    requests_usd: float | None = None
+    """Requests that read samples from Amazon S3."""
     checkpoints_usd: float
     """Instances while checkpoints are written."""
     evaluations_usd: float | None = None
