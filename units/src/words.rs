@@ -109,7 +109,8 @@ impl CatalogError {
 
     /// Places the name in a field.
     pub fn at(&self, field: impl Into<String>) -> Invalid {
-        let (name, allowed) = (self.name.clone(), format!("the name of a {} of the catalog", self.kind));
+        let article = if self.kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+        let (name, allowed) = (self.name.clone(), format!("the name of {article} {} of the catalog", self.kind));
         Invalid::inside(field, self).with_facts(name, allowed).with_hint(self.hint())
     }
 }

@@ -53,7 +53,7 @@ pub struct Problem {
     pub global_batches: GlobalBatches,
     /// Number formats that may be chosen.
     pub precisions: Vec<Precision>,
-    /// `true` if the job names them; otherwise some are left out ([`Problem::unless_named`]).
+    /// `true` if the job names them; otherwise some are left out: see `unless_named`.
     pub names_precisions: bool,
     /// Number formats that were asked for but that no machine computes in.
     pub unusable_precisions: Vec<Precision>,
