@@ -74,8 +74,8 @@ mod tests {
         let fixed = Fixed::parse(&fix).expect("fields");
         let limits = Limits { fixed: fixed.clone(), ..Limits::default() };
         let error = recommend(&problem, &limits, &job).expect_err("too much without recomputation");
-        let NoPlan::OutOfMemory { needed, available, nearest: Some(nearest), .. } = error else { panic!("{error}") };
-        assert!(nearest.needed >= needed && nearest.available == available, "{nearest:?}");
+        let NoPlan::OutOfMemory { bound, nearest: Some(nearest), .. } = error else { panic!("{error}") };
+        assert!(nearest.needed >= bound.needed && nearest.available == bound.available, "{nearest:?}");
         let said: f64 = nearest.times().parse().expect("a number");
         assert!(on_larger(&problem, &fixed, said).is_some());
         assert!(on_larger(&problem, &fixed, said - 0.03).is_none());

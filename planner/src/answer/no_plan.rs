@@ -80,14 +80,12 @@ pub enum NoPlan {
         instances: Vec<String>,
     },
     /// Nothing fits into memory.
-    #[error("no plan of {} fits into memory: {}", human_count(*candidates), lack(*needed, *available, *nearest))]
+    #[error("no plan of {} fits into memory: {}", human_count(*candidates), lack(*bound, *nearest))]
     OutOfMemory {
         /// Plans in the space.
         candidates: u64,
-        /// A lower bound of the memory that plans need.
-        needed: Bytes,
-        /// Memory that may be used of the device of the plan with that bound.
-        available: Bytes,
+        /// A lower bound of the memory that plans need, and what may be used where the plan with that bound has too little.
+        bound: Shortfall,
         /// The memory that the plan needs that comes nearest to fitting, and that may be used of its device; `None` where
         /// larger devices alone are not enough.
         nearest: Option<Shortfall>,
@@ -137,7 +135,7 @@ impl NoPlan {
             | Self::Refused { hint, .. }
             | Self::Degree { hint, .. }
             | Self::Unlisted { hint, .. } => Some(hint.clone()),
-            Self::OutOfMemory { nearest, ways_out, .. } => Some(relief(*nearest, ways_out)),
+            Self::OutOfMemory { bound, nearest, ways_out, .. } => Some(relief(*bound, *nearest, ways_out)),
             Self::NoUnits { instances, .. } if instances.is_empty() => Some("leave the field free".into()),
             Self::NoUnits { instances, .. } => Some(format!("these have: {}; search them with --instances", instances.join(", "))),
             Self::Unable { others, .. } if others.is_empty() => Some("leave the field free".into()),
@@ -277,18 +275,21 @@ fn no_software_trains(
 }
 
 /// Says how much memory is needed and how much there is.
-fn lack(needed: Bytes, available: Bytes, nearest: Option<Shortfall>) -> String {
-    let (needed, available) = nearest.unwrap_or(Shortfall { needed, available }).apart();
+fn lack(bound: Shortfall, nearest: Option<Shortfall>) -> String {
+    let least = nearest.unwrap_or(bound);
+    let ((needed, available), place) = (least.apart(), least.place());
     let who = if nearest.is_some() { "the nearest needs" } else { "each needs at least" };
-    format!("{who} {needed}, and {available} may be used of a device")
+    format!("{who} {needed}, and {available} may be used of {place}")
 }
 
 /// Lists what would relieve a want of memory. Larger GPUs than those that were tried are named where the plan that comes nearest
 /// is known and GPUs of that size exist: a bound of what plans need says little of what one does.
-fn relief(nearest: Option<Shortfall>, ways_out: &WaysOut) -> String {
+fn relief(bound: Shortfall, nearest: Option<Shortfall>, ways_out: &WaysOut) -> String {
     let largest = catalog().gpus().iter().map(|gpu| gpu.memory.value).max().unwrap_or(Bytes(0));
     let larger = nearest.filter(|nearest| nearest.needed <= largest);
     let larger = larger.map(|nearest| format!("take GPUs with at least {} times the memory", nearest.times()));
+    let of_machine = nearest.unwrap_or(bound).store.is_some();
+    let more = if of_machine { "with more memory" } else { "whose GPUs have more memory" };
     let WaysOut { freed, optimizer, stack, instances, machines, instance, main_memory, seq_len, method, loaded_whole } =
         ways_out;
     let freed = freed.iter().map(|Freed { field, memory, machines }| {
@@ -296,10 +297,7 @@ fn relief(nearest: Option<Shortfall>, ways_out: &WaysOut) -> String {
     });
     let ways = [
         stack.as_ref().map(|stack| format!("use other software (--stack {stack})")),
-        instance
-            .as_ref()
-            .map(|instance| format!("search types whose GPUs have more memory (--instances {instance})"))
-            .or(larger),
+        instance.as_ref().map(|instance| format!("search types {more} (--instances {instance})")).or(larger),
         main_memory.map(|size| {
             let size = human_bytes(size);
             format!("give the machine {size} of main memory, to which the optimizer or weights are offloaded then")
@@ -355,8 +353,7 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
     match least {
         Some(least) => NoPlan::OutOfMemory {
             candidates: found.candidates,
-            needed: least.needed,
-            available: least.available,
+            bound: least,
             nearest: nearest_fit(problem, &limits.fixed, least),
             ways_out: Box::new(WaysOut::new(problem, &limits.fixed, least)),
         },

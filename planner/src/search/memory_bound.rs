@@ -96,7 +96,7 @@ impl MemoryBound {
             }
             least = least.min(needed);
         }
-        Some(Shortfall { needed: least, available: device.available })
+        Some(Shortfall { needed: least, available: device.available, store: None })
     }
 
     /// Returns the least memory that the first stage of a variant with these runs of layers needs and the memory that
@@ -137,7 +137,7 @@ impl MemoryBound {
         let needed = device.needed(state.sum::<f64>() + pipeline.peak(StageId(0), &activations) as f64);
         let other_cuts = parallel.pipeline > 1 && variant.virtual_stages == 1;
         let hopeless = device.available.as_f64() * if other_cuts { NEAR } else { 1.0 };
-        (needed.as_f64() > hopeless).then_some(Shortfall { needed, available: device.available })
+        (needed.as_f64() > hopeless).then_some(Shortfall { needed, available: device.available, store: None })
     }
 }
 

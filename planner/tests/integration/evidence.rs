@@ -44,8 +44,8 @@ fn jobs() -> Vec<(JobSpec, &'static [&'static str])> {
 fn reproduces(job: &JobSpec, evidence: &Evidence, reason: &str) {
     let (time_s, cost_usd) = match plan(job, &evidence.fix) {
         Ok(again) => (Some(again.prediction.elapsed_s()), again.prediction.cost_usd),
-        Err(NoPlan::OutOfMemory { needed, .. }) => {
-            assert_eq!(evidence.needed_bytes, Some(needed.0), "{reason}: {evidence:?}");
+        Err(NoPlan::OutOfMemory { bound, .. }) => {
+            assert_eq!(evidence.needed_bytes, Some(bound.needed.0), "{reason}: {evidence:?}");
             (None, None)
         }
         Err(_) => {
