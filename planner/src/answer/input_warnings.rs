@@ -90,7 +90,7 @@ impl Warnings<'_> {
             let cost = with.cost_usd.map_or_else(String::new, |cost| format!(" and {}", usd(cost)));
             let time = human_duration(Seconds(with.elapsed_s));
             format!(
-                "images decoded by GPUs (NVIDIA DALI, in the script) would help: {machines} takes {time}{cost}; --fix \
+                "images decoded by GPUs (NVIDIA DALI, in the script) would help: {machines} takes about {time}{cost}; --fix \
                  input.decode=gpu plans for that"
             )
         })
@@ -211,7 +211,7 @@ mod tests {
         let document = planned(&images());
         assert_eq!(document.plan.input.map(|input| input.decode), Some(DecodePlace::Cpu));
         let same = offer(&document).expect("A100s have JPEG engines");
-        assert!(same.contains("would help: 1 × p4d.24xlarge takes "), "{same}");
+        assert!(same.contains("would help: 1 × p4d.24xlarge takes about "), "{same}");
         let mut by_gpus = images();
         by_gpus.data.decode = Some(DecodePlace::Gpu);
         let other = planned(&by_gpus);
@@ -232,7 +232,7 @@ mod tests {
         let document = planned(&job);
         assert_eq!(document.plan.cluster.instance, "g4dn.2xlarge");
         let offer = offer(&document).expect("A100s have JPEG engines");
-        assert!(offer.contains("would help: 1 × p4d.24xlarge takes "), "{offer}");
+        assert!(offer.contains("would help: 1 × p4d.24xlarge takes about "), "{offer}");
     }
 
     /// A request for each image in each of 30 passes, at 0.0004 USD for a thousand.

@@ -450,12 +450,18 @@ impl Reasons<'_> {
 
     fn unless_named(&self, tried: &Tried) -> Option<String> {
         let why = self.problem.unless_named(tried.precision)?;
-        let best = tried.best.as_ref()?;
         let ranking = Ranking::of(self.problem, self.chosen);
-        if !ranking.prefers(Totals::found(best), Totals::found(self.chosen)) {
-            return None;
-        }
-        self.note(evidence(&tried.fixed, Some(best), None));
+        let is_better = |best: &Evaluated| ranking.prefers(Totals::found(best), Totals::found(self.chosen));
+        // Activations of half the size may fit in a layout in which those of the chosen plan do not.
+        let is_smaller = tried.precision.element_bytes() < self.chosen.plan.precision().element_bytes();
+        let of_all = || {
+            let fixed = Fixed { precision: Some(tried.precision), ..self.fixed.clone() };
+            let best = is_smaller.then(|| recommended(self.problem, &fixed).0).flatten()?;
+            Some((fixed, best))
+        };
+        let same = tried.best.clone().filter(is_better).map(|best| (tried.fixed.clone(), best));
+        let (fixed, best) = same.or_else(of_all).filter(|(_, best)| is_better(best))?;
+        self.note(evidence(&fixed, Some(&best), None));
         let costs = best.cost_usd.zip(self.chosen.cost_usd);
         let traded = traded((best.elapsed_s, self.chosen.elapsed_s), costs);
         Some(format!("{} is {traded}, but taken only if `training.precision` names it: {why}", tried.precision))

@@ -426,7 +426,7 @@ impl Warnings<'_> {
         better.then(|| {
             let time = human_duration(Seconds(best.elapsed_s));
             let cost = best.cost_usd.map_or_else(String::new, |cost| format!(" and {}", usd(cost)));
-            format!("{} takes {time}{cost}", best.machines())
+            format!("{} takes about {time}{cost}", best.machines())
         })
     }
 
