@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use trainyard_hardware_profiles::{DeviceKind, Service, Transport};
-use trainyard_plan::{Method, Objective, Pricing, Reference, StorageMode};
+use trainyard_plan::{Method, Objective, Optimizer, Pricing, Reference, StorageMode};
 use trainyard_reports::Target;
 
 /// What a list of jobs adds to the commands of its jobs, see [`RunArguments::until_input_ends`].
@@ -190,6 +190,9 @@ pub(crate) struct JobArguments {
     /// Rank of the adapters of lora and qlora [default: 16]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) lora_rank: Option<u64>,
+    /// The optimizer, whose state takes memory [default: adamw]
+    #[arg(long, value_name = "NAME", ignore_case = true, value_parser = one_of(Optimizer::ALL, Optimizer::name))]
+    pub(crate) optimizer: Option<Optimizer>,
     /// GPUs, links and stacks that override those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml", help_heading = "Machines and goal")]
     pub(crate) constants: Option<PathBuf>,

@@ -19,7 +19,7 @@ pub(crate) struct Typed {
 type Row = (&'static str, &'static str, bool, &'static str);
 
 /// Returns the flags that describe a job.
-fn flags_of_job(arguments: &JobArguments) -> [Row; 15] {
+fn flags_of_job(arguments: &JobArguments) -> [Row; 16] {
     let JobArguments {
         job: _,
         constants: _,
@@ -39,6 +39,7 @@ fn flags_of_job(arguments: &JobArguments) -> [Row; 15] {
         fine_tune,
         dpo,
         lora_rank,
+        optimizer,
     } = arguments;
     [
         ("--model", "model", model.is_some(), "--model gpt2"),
@@ -56,6 +57,7 @@ fn flags_of_job(arguments: &JobArguments) -> [Row; 15] {
         ("--fine-tune", "training.method", fine_tune.is_some(), "--fine-tune lora"),
         ("--dpo", "training.objective", dpo.is_some(), "--dpo"),
         ("--lora-rank", "training.lora.rank", lora_rank.is_some(), "--lora-rank 16"),
+        ("--optimizer", "training.optimizer", optimizer.is_some(), "--optimizer adamw"),
     ]
 }
 

@@ -90,6 +90,7 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     if let Some(rank) = arguments.lora_rank {
         spec.training.lora.get_or_insert_default().rank = Some(rank);
     }
+    spec.training.optimizer = arguments.optimizer.or(spec.training.optimizer);
     if let Some(path) = &arguments.constants {
         spec.cluster.constants = Some(path.display().to_string());
     }

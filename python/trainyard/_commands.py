@@ -46,6 +46,7 @@ class _Job(TypedDict, total=False):
     samples: Number
     lengths: Path
     seq_len: Number
+    decoder_seq_len: Number
     dataset: str
     bytes_per_sample: Number
     storage: str
@@ -55,6 +56,7 @@ class _Job(TypedDict, total=False):
     fine_tune: Literal["full", "lora", "qlora", "frozen"]
     dpo: Literal["model", "precomputed"] | bool
     lora_rank: Number
+    optimizer: str
     constants: Path
     prices: Path
 
@@ -65,6 +67,7 @@ class _Goal(TypedDict, total=False):
     objective: Literal["time", "cost"]
     deadline: Time
     budget: Number
+    cluster: Path
     instances: str | Sequence[str]
     max_instances: int
     region: str

@@ -308,7 +308,7 @@ fn relief(bound: Shortfall, nearest: Option<Shortfall>, ways_out: &WaysOut) -> S
     ];
     let lighter = optimizer.map(|own| {
         let what = if own.is_in_eight_bits() { "keep AdamW's moments in eight bits" } else { "train with less state" };
-        format!("{what} (training.optimizer = \"{own}\")")
+        format!("{what} (--optimizer {own})")
     });
     let ways: Vec<String> = std::iter::once(lighter).chain(freed).chain(ways).flatten().collect();
     let last = method.as_ref().map_or_else(|| "take a smaller model".into(), otherwise_tuned);

@@ -408,7 +408,7 @@ impl Warnings<'_> {
         };
         Some(format!(
             "the optimizer is taken to be adamw: {whose} are usually trained by {name}, with which a step of this plan takes \
-             {takes}{best}{steps}; training.optimizer = \"{optimizer}\" in a job file plans for that"
+             {takes}{best}{steps}; --optimizer {optimizer} plans for that"
         ))
     }
 
@@ -734,7 +734,7 @@ mod tests {
             "{detector}"
         );
         let tables = told("dlrm-small", None).expect("AdamW is unusual");
-        assert!(tables.contains("by plain SGD") && tables.contains("training.optimizer = \"sgd\""), "{tables}");
+        assert!(tables.contains("by plain SGD") && tables.contains("--optimizer sgd"), "{tables}");
     }
 
     #[test]

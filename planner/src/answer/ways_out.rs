@@ -393,7 +393,7 @@ mod tests {
             recommend(&problem, &limits, &job).expect_err("it is too large").hint().expect("there is one")
         };
         let has = told("pytorch-ddp");
-        let first = "keep AdamW's moments in eight bits (training.optimizer = \"adamw-8bit\"), ";
+        let first = "keep AdamW's moments in eight bits (--optimizer adamw-8bit), ";
         assert!(has.starts_with(first), "{has}");
         let lacks = told("pytorch-fsdp-compiled");
         assert!(!lacks.contains("eight bits"), "{lacks}");
@@ -407,7 +407,7 @@ mod tests {
         let problem = asking::solvable(&job);
         let limits = Limits { fixed: Fixed::parse(&["offload=none".into()]).expect("a field"), ..Limits::default() };
         let told = recommend(&problem, &limits, &job).expect_err("it is too large").hint().expect("there is one");
-        assert!(told.starts_with("train with less state (training.optimizer = \"sgd\")"), "{told}");
+        assert!(told.starts_with("train with less state (--optimizer sgd)"), "{told}");
     }
 
     #[test]

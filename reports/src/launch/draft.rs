@@ -345,7 +345,7 @@ impl<'a> Draft<'a> {
         }
         if self.job.has_unusual_optimizer() {
             self.remark(
-                "the optimizer is adamw because the job names none: networks with batch normalisation are usually trained by SGD with momentum; it decides memory and time too, so plan again with training.optimizer = \"sgd-momentum\"",
+                "the optimizer is adamw because the job names none: networks with batch normalisation are usually trained by SGD with momentum; it decides memory and time too, so plan again with --optimizer sgd-momentum",
             );
         }
         for field in Field::ALL.iter().copied().filter(|field| !self.told.contains(field)) {

@@ -339,7 +339,7 @@ fn moments_in_eight_bits_are_asked_for_by_the_name_of_the_library_that_has_them(
 fn adamw_for_a_network_with_batch_normalisation_is_noted_unless_the_job_names_it() {
     let of = |changes: &[Field]| {
         let document = with(&[model("resnet50"), changes.to_vec()].concat());
-        file(&document, Target::Torchrun, "torchrun.sh").contains("training.optimizer = \"sgd-momentum\"")
+        file(&document, Target::Torchrun, "torchrun.sh").contains("--optimizer sgd-momentum")
     };
     assert!(of(&[]));
     assert!(!of(&[("job.training.optimizer", json!("adamw"))]));
