@@ -168,8 +168,9 @@ pub(crate) fn read_config(path: &Path, name: Option<&str>) -> Result<ModelSpec, 
     })
 }
 
-/// Returns the model's name in a configuration; else the name of its file, unless it is the usual one; else that of the plan in
-/// its folder, or of the folder; of a checkpoint of another program the type of the model.
+/// Returns the model's name in a configuration; else the name of its file, unless it is the usual one; else that of its
+/// folder; in a folder that is called as checkpoints are, that of the plan of the run that wrote it, or, of another program,
+/// the type of the model.
 fn name_of_config(path: &Path, text: &str) -> String {
     let own = |name: &std::ffi::OsStr| name.to_string_lossy().into_owned();
     let stem = path.file_stem().filter(|_| path.file_name().is_none_or(|name| name != CONFIG)).map(own);
@@ -181,8 +182,8 @@ fn name_of_config(path: &Path, text: &str) -> String {
     };
     hugging_face_name(text)
         .or(stem)
-        .or_else(planned)
         .or_else(|| of_folder().filter(|name| !is_checkpoint(name)))
+        .or_else(planned)
         .or_else(|| value(text)?["model_type"].as_str().map(str::to_owned))
         .unwrap_or_else(|| UNNAMED_MODEL.into())
 }

@@ -249,6 +249,10 @@ pub struct Stack {
     pub masked_head: Sourced<bool>,
     /// Size of the buckets in which gradients are reduced during backward; zero: in one piece after backward.
     pub bucket: Sourced<Bytes>,
+    /// Size of these buckets for each rank that holds the same parameters, where it is more than `bucket`; left out where
+    /// they do not grow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket_per_rank: Option<Sourced<Bytes>>,
     /// `true` if a stage that sends to another one computes nothing until the bytes have left.
     pub blocking_transfers: Sourced<bool>,
     /// `true` if each rank of a tensor-parallel group sends its own part of an activation to the next stage, which

@@ -7,6 +7,7 @@ mod shortened;
 pub(crate) use host::COPIES_UNDER_WAY;
 pub use shortened::{Repetition, Shortened, lower_shortened};
 
+use crate::mesh::Group;
 use crate::schedules::StageId;
 use crate::schedules::{BetweenSteps, Pipeline, Slot, StagePass};
 use crate::spec::{GradientReduction, Recompute};
@@ -35,6 +36,8 @@ pub struct Lowering {
     /// Size of the buckets in which gradients are reduced during the last backward pass; `None` to reduce them in one
     /// piece after it.
     pub bucket: Option<Bytes>,
+    /// Size of these buckets for each rank that holds the same parameters, where it is more than `bucket`.
+    pub bucket_per_rank: Bytes,
     /// `true` if a stage that sends waits until the bytes have left.
     pub blocking_transfers: bool,
     /// `true` if sharded weights are gathered, and their gradients scattered, while other layers compute.
@@ -356,15 +359,17 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Splits layers into gradient buckets, last layer first, each with at least `bucket` bytes of gradients except the
-    /// last.
+    /// Splits layers into gradient buckets, last layer first, each with at least `bucket` bytes of gradients, or as many
+    /// as the ranks ask for, except the last.
     fn buckets(&self, layers: Range<usize>, bucket: Bytes) -> Vec<Range<usize>> {
         let mut parts = Vec::new();
         let mut end = layers.end;
         let mut gathered = 0;
+        let ranks = u64::from(self.plan.mesh().group_size(Group::Gradient));
+        let bucket = bucket.0.max(self.lowering.bucket_per_rank.0.saturating_mul(ranks));
         for layer in layers.clone().rev() {
             gathered += self.plan.held(&(layer..layer + 1)).gradient_bytes().0;
-            if gathered >= bucket.0 && layer > layers.start {
+            if gathered >= bucket && layer > layers.start {
                 parts.push(layer..end);
                 end = layer;
                 gathered = 0;
@@ -465,6 +470,7 @@ mod tests {
 
     pub(super) const LOWERING: Lowering = Lowering {
         bucket: None,
+        bucket_per_rank: Bytes(0),
         blocking_transfers: false,
         sharded_overlap: true,
         updated_weights: UpdatedWeights::AfterUpdate,

@@ -428,6 +428,7 @@ pub fn stack(stack: &Stack, width: Width) -> String {
         ("flash attention over products", format!("{} ({generation})  [{}]", rate.value, provenance(rate)))
     }));
     rows.extend(stack.host_update_traffic.as_ref().map(|part| sourced("traffic of an update by the processor", part)));
+    rows.extend(stack.bucket_per_rank.as_ref().map(|size| sourced("and for each rank at least", size)));
     rows.extend(stack.expert_launch.as_ref().map(|time| sourced("host time of an expert's product", time)));
     rows.extend(stack.scores_sent.as_ref().map(|sent| sourced("scores sent to experts", sent)));
     rows.extend(stack.token_activations.as_ref().map(|part| sourced("activations of tokens", part)));

@@ -175,7 +175,7 @@ fn host(request: &Request<Body>) -> Result<&str, Refusal> {
         (Some(target), Some(header)) if !target.eq_ignore_ascii_case(header) => {
             Err(Refusal::request(format!("the target is of `{target}`, but `Host` is `{header}`")))
         }
-        _ => Ok(target.or(header).unwrap_or_default()),
+        _ => target.or(header).ok_or_else(|| Refusal::request("the request has no `Host`")),
     }
 }
 

@@ -99,7 +99,7 @@ impl Refusal {
         // A key that is not known or not there is no value.
         let is_key = message.starts_with("unknown key") || message.starts_with("missing");
         let value = message.split('`').nth(1).filter(|_| !is_key).map(Into::into);
-        let allowed = message.split_once("expected ").map(|(_, allowed)| allowed.into());
+        let allowed = message.split_once(", expected ").map(|(_, allowed)| allowed.into());
         Self { value, allowed, ..refusal }.field(field.unwrap_or_default())
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use trainyard_hardware_profiles::{Cluster, Device, Stack, UpdatedWeights as StackUpdatedWeights};
 use trainyard_plan::operators::AttentionKernel;
 use trainyard_plan::{Lowering, Mesh, UpdatedWeights};
-use trainyard_units::{Invalid, Seconds};
+use trainyard_units::{Bytes, Invalid, Seconds};
 
 /// A cluster with the training framework that will drive it.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +51,7 @@ impl Machine {
     pub fn lowering(&self) -> Lowering {
         Lowering {
             bucket: Some(self.stack.bucket.value).filter(|bucket| bucket.0 > 0),
+            bucket_per_rank: self.stack.bucket_per_rank.as_ref().map_or(Bytes(0), |size| size.value),
             blocking_transfers: self.stack.blocking_transfers.value,
             sharded_overlap: self.stack.sharded_overlap.value,
             updated_weights: updated_weights(&self.stack),

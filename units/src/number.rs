@@ -46,6 +46,14 @@ pub enum ParseNumberError {
         /// What was read.
         text: String,
     },
+    /// Its point may separate thousands.
+    #[error("`{text}` can be read in two ways; write {whole}, or {whole}_000")]
+    Ambiguous {
+        /// What was read.
+        text: String,
+        /// What is before the point.
+        whole: String,
+    },
     /// It is more than can be counted.
     #[error("`{text}` is more than can be counted; at most {most}")]
     TooLarge {
@@ -62,6 +70,7 @@ pub enum ParseNumberError {
 /// ```
 /// assert_eq!(trainyard_units::number("1.5M"), Ok(1_500_000.0));
 /// assert_eq!(trainyard_units::number("100_000"), trainyard_units::number("100k"));
+/// assert!(trainyard_units::number("5.000").is_err());
 /// ```
 ///
 /// # Errors
@@ -69,6 +78,14 @@ pub enum ParseNumberError {
 /// When the text is anything else; see [`ParseNumberError`].
 pub fn number(text: &str) -> Result<f64, ParseNumberError> {
     let trimmed = text.trim();
+    // In half of Europe a point separates thousands.
+    if let Some(whole) = trimmed.strip_suffix(".000")
+        && matches!(whole.len(), 1..=3)
+        && whole.bytes().all(|byte| byte.is_ascii_digit())
+        && !whole.starts_with('0')
+    {
+        return Err(ParseNumberError::Ambiguous { text: text.into(), whole: whole.into() });
+    }
     let refused = || ParseNumberError::NotANumber { text: text.into() };
     let digits_end = trimmed.rfind(|c: char| c.is_ascii_digit()).ok_or_else(refused)? + 1;
     // A dot may end the digits.
@@ -470,6 +487,10 @@ mod tests {
         ] {
             assert_eq!(number(text), Ok(value), "{text}");
         }
+        for ambiguous in ["10.000", "5.000", " 999.000 "] {
+            assert!(matches!(number(ambiguous), Err(ParseNumberError::Ambiguous { .. })), "{ambiguous}");
+        }
+        assert_eq!([number("0.000"), number("1.500"), number("1000.000")], [Ok(0.0), Ok(1.5), Ok(1000.0)]);
         assert_eq!(count("18446744073709551615"), Ok(u64::MAX));
         assert_eq!(
             ["2k", "1.5M", "100e6", "1_024", "8.0"].map(count),

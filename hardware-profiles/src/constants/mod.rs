@@ -232,6 +232,7 @@ fn check_stack(stack: &Stack) -> Result<(), Invalid> {
         ("host_update_traffic", stack.host_update_traffic.as_ref().map(|part| part.value), (0.0, 100.0)),
         ("expert_launch", stack.expert_launch.as_ref().map(|time| time.value.0), (0.0, 1.0)),
         ("bucket", Some(stack.bucket.value.as_f64()), (0.0, BYTES_MAX)),
+        ("bucket_per_rank", stack.bucket_per_rank.as_ref().map(|size| size.value.as_f64()), (0.0, 1e9)),
         ("resident", Some(stack.resident.value.as_f64()), (0.0, BYTES_MAX)),
         ("token_activations", stack.token_activations.as_ref().map(|part| part.value), (0.0, 100.0)),
         ("frozen_activations", stack.frozen_activations.as_ref().map(|part| part.value), (0.0, 100.0)),

@@ -401,11 +401,15 @@ fn all_refused(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
         .collect();
     let held = |(field, value): &(Field, String)| format!("{} {value}", field.name());
     let is_word = |(field, _): &(Field, String)| field.counts().is_none();
+    let unnamed = fixed.precision.is_some_and(|held| !problem.precisions.contains(&held));
     let why = match (refusal, opens.as_slice()) {
         (Some(why), []) => {
             return Some(NoPlan::Refused { why, hint: "change it, or take other machines".into() });
         }
         (Some(why), _) => why,
+        (None, [(Field::Precision, held)]) if problem.names_precisions && unnamed => {
+            format!("precision {held} is held, but `training.precision` of the job allows only {}", either(&problem.precisions))
+        }
         (None, [only]) if is_word(only) => format!("no plan with the other held fields has {}", held(only)),
         (None, several) if several.iter().any(is_word) => {
             format!("{} exclude each other", several.iter().map(held).collect::<Vec<_>>().join(" and "))

@@ -6,7 +6,10 @@ use trainyard_models::{ConvergenceCurve, Model, convergence_curve, samples_in};
 use trainyard_plan::{DataSpec, JobSpec, Optimizer, TrainingSpec, Volume};
 use trainyard_units::Invalid;
 
-const MAX_SAMPLES: f64 = 1e18;
+const MAX_TOKENS: f64 = 1e18;
+
+/// Above it floats do not hold every whole number.
+const MAX_SAMPLES: u64 = 1 << 53;
 
 /// Passes over the data set of a job that does not say how many.
 const EPOCHS: f64 = 1.0;
@@ -100,9 +103,11 @@ pub(crate) fn training(
 pub(crate) fn samples(data: &DataSpec, model: &Model) -> Result<Option<u64>, Invalid> {
     match (data.samples, data.tokens) {
         (Some(_), Some(_)) => Err(Invalid::conflict("data.samples", "data.tokens", "write one of them")),
-        (Some(0), None) => Err(Invalid::value("data.samples", 0, "at least 1")),
+        (Some(samples), None) if !(1..=MAX_SAMPLES).contains(&samples) => {
+            Err(Invalid::range("data.samples", samples, 1..=MAX_SAMPLES))
+        }
         (Some(samples), None) => Ok(Some(samples)),
-        (None, Some(tokens)) if !(1.0..=MAX_SAMPLES).contains(&tokens) => {
+        (None, Some(tokens)) if !(1.0..=MAX_TOKENS).contains(&tokens) => {
             Err(Invalid::value("data.tokens", tokens, "from 1 to 1e18"))
         }
         (None, Some(tokens)) => samples_in(model, tokens.round() as u64).map(Some).ok_or(Invalid::conflict(

@@ -19,6 +19,9 @@ const KEEP_ALIVE_MOST: Seconds = Seconds(3600.0);
 const WARM_POOL_LIFETIME: Seconds = Seconds(28.0 * 86_400.0);
 /// The most jobs: backfilling looks at every waiting job whenever one ends.
 const MOST_JOBS: u64 = 10_000;
+
+/// The most characters of a job's name, which tables show.
+const LONGEST_NAME: usize = 100;
 /// The shortest job: shorter ones are not billed to their length.
 pub(crate) const SHORTEST_JOB: Seconds = Seconds(1.0);
 /// The longest work of all jobs in sequence that fits the simulation's clock, even if every draw is as long as it may
@@ -151,6 +154,10 @@ fn count(jobs: &[QueuedJobSpec]) -> Result<(), Invalid> {
 fn name(kind: &QueuedJobSpec, before: &[QueuedJobSpec]) -> Result<(), Invalid> {
     if kind.name.trim().is_empty() {
         return Err(Invalid::value("name", "empty", "a name"));
+    }
+    let length = kind.name.chars().count();
+    if length > LONGEST_NAME {
+        return Err(Invalid::value("name", format!("{length} characters"), format!("at most {LONGEST_NAME}")));
     }
     if before.iter().any(|other| other.name == kind.name) {
         let hint = "write count = N for several jobs of a kind, or call them differently";

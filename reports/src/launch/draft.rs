@@ -304,7 +304,8 @@ impl<'a> Draft<'a> {
         let is_alike = plan.optimizer().is_adam() && !self.job.is_fine_tuning();
         let entry = find(plan.model().name()).ok().filter(|_| is_alike)?;
         let tokens = plan.model().tokens_per_sample().map(|tokens| tokens * plan.batch().global);
-        entry.learning_rate.as_ref().map(|rate| published(rate, tokens))
+        let rate = entry.learning_rate.as_ref()?;
+        Some(if self.given(Flag::Weights) { usual_rate::of_further_training(rate) } else { published(rate, tokens) })
     }
 
     /// Returns the name of the folder in which a place that serves for many plans keeps what this one writes: that of the

@@ -357,6 +357,12 @@ fn experts(
     // Without a capacity factor no token is dropped.
     if let Some(factor) = experts.capacity_factor {
         words.set("moe-expert-capacity-factor", factor);
+    } else if !draft.starts_from_weights() && parallel.expert_ranks() > 1 {
+        // Megatron-LM core 0.16, megatron/core/transformer/moe/README.md, "OOM Caused by Token Distribution Imbalance when
+        // Training From Scratch".
+        draft.remark(
+            "an untrained router sends most tokens to few experts, so that in its first 100 to 300 steps a GPU may have far more to keep than was planned: if one runs out of memory then, add --moe-expert-capacity-factor 1.0 for the first 200 steps, and leave it out after a restart",
+        );
     }
     if blocks.contains(&false) {
         words.set("moe-layer-freq", pattern(blocks));
@@ -474,8 +480,7 @@ fn convertible(draft: &Draft<'_>) -> Result<(), LaunchError> {
         return Err(uneven(draft, "Megatron-LM's converter cuts weights into stages of as many blocks each only"));
     }
     if blocks.len() > draft.job.plan().mesh().parallel().pipeline as usize {
-        let why = "Megatron-LM's converter cuts weights into one run of blocks for each stage only";
-        return Err(draft.cannot(Field::VirtualStages, why));
+        return Err(uneven(draft, "Megatron-LM's converter cuts weights into one run of blocks for each stage only"));
     }
     Ok(())
 }

@@ -5,15 +5,22 @@
 //!
 //! NVIDIA NCCL 2.27, user guide, "Environment Variables"; `src/transport/net_ib.cc` and `net_socket.cc` for the log.
 
+use super::Target;
 use super::draft::Draft;
 use super::software::Engine;
 use trainyard_hardware_profiles::Transport;
 use trainyard_planner::cards_in_words;
 
-/// Tells the network with which several machines of a cluster file were priced, and what to look for in NCCL's log; `None`
-/// for any other machines.
+/// What must be installed for EFA: AWS's containers for training on SageMaker have it.
+const EFA: &str = "NCCL reaches EFA through libfabric and the plug-in aws-ofi-nccl alone, which AWS's Deep Learning AMIs and containers have: with NCCL_DEBUG=INFO it must log `NET/OFI`; without them it takes sockets, and steps are much slower than predicted";
+
+/// Tells what NCCL needs for EFA; or the network with which several machines of a cluster file were priced, and what to look
+/// for in NCCL's log; `None` for any other machines.
 pub(super) fn told(draft: &Draft<'_>) -> Option<String> {
     let (job, networks) = (draft.job, draft.job.networks());
+    if job.efa_cards().is_some() && draft.target != Target::Sagemaker {
+        return Some(EFA.into());
+    }
     let joined = job.plan().cluster().file.is_some() && job.has_gpus() && draft.engine != Engine::Executor;
     // All kinds of machines have one transport.
     let transport = networks.first().filter(|_| joined)?.transport;

@@ -1,7 +1,7 @@
 //! Learning rates with which weights are usually trained further.
 
 use super::job::Job;
-use trainyard_models::{Family, Model, predicts_next_token};
+use trainyard_models::{Family, Model, PublishedRate, predicts_next_token};
 use trainyard_plan::{Method, Optimizer};
 
 /// Returns usual peak learning rates, as what follows `peak learning rate`, of AdamW for a fine-tuning and of SGD for networks
@@ -22,6 +22,20 @@ pub(super) fn told(job: &Job<'_>) -> String {
         );
     }
     of_fine_tuning(job).into()
+}
+
+/// Tells at which learning rate a trained decoder's pretraining is gone on with, after that of its pretraining.
+///
+/// # Source
+///
+/// Touvron et al., LLaMA, arXiv:2302.13971, section 2.3: a cosine down to a tenth of the peak.
+pub(super) fn of_further_training(rate: &PublishedRate) -> String {
+    format!(
+        "about the {:.0e} that a pretraining from {:e} ({}) ends with where it decays to a tenth: weights that are trained already lose at its peak",
+        rate.peak / 10.0,
+        rate.peak,
+        rate.source
+    )
 }
 
 /// The learning rate with which networks for images are trained by SGD with momentum in batches of 256.

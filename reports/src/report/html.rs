@@ -1,6 +1,7 @@
 //! Pieces of a page: tables, lists, figures. Text is escaped wherever it comes from.
 
 use crate::chart::{Breadth, Picture, dark_rules};
+use crate::history::harmless;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
@@ -9,7 +10,8 @@ const STYLE: &str = include_str!("style.css");
 const DARK: &str = "--paper:#15191f;--ground:#0d1014;--ink:#e6e9ee;--muted:#a3adb8;--line:#313842;--accent:#4aa3df;\
                     --mind:#2b2415;--mind-line:#f2b632";
 
-/// Returns a self-contained page: no script, no other file, no network.
+/// Returns a self-contained page: no script, no other file, no network, and no characters that change a terminal or the
+/// direction of writing.
 pub(super) fn page(title: &str, content: &Markup) -> String {
     let dark = format!("@media screen and (prefers-color-scheme:dark){{:root{{{DARK}}}{}}}", dark_rules());
     let page = html! {
@@ -26,7 +28,7 @@ pub(super) fn page(title: &str, content: &Markup) -> String {
             body { main { (content) } }
         }
     };
-    page.into_string()
+    harmless(&page.into_string())
 }
 
 /// Returns a part of the page under its heading, to which the contents link.
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn text_is_escaped_wherever_it_stands() {
-        let evil = "<img src=x onerror=alert(1)>&\"";
+        let evil = "<img src=x onerror=alert(1)>\u{1b}\u{202e}&\"";
         let rows = [[evil.to_owned(), "1".into()]];
         let parts = html! {
             (section("one", evil, &html! { (list(&[evil.into()])) }))
@@ -97,6 +99,7 @@ mod tests {
             (figure(evil, |_| Ok(Picture::new(evil, (10, 10)))))
         };
         let page = page(evil, &parts);
+        assert!(!page.contains(['\u{1b}', '\u{202e}']), "{page}");
         assert!(!page.contains("<img") && page.contains("&lt;img src=x"), "{page}");
     }
 

@@ -112,9 +112,9 @@ fn lead_s(draft: &mut Draft<'_>, waits: u32) -> u64 {
     if wanted <= most {
         return wanted.0 as u64;
     }
-    let saving = human_duration(saving);
+    let (wanted, most) = (human_duration(wanted), human_duration(most));
     draft.remark(format!(
-        "a step and a checkpoint may take {saving}, for which the time of a job is too short: raise --time, and the seconds of --signal and timeout"
+        "Slurm signals {most} before the end of the job, half of its time: a slow step, a checkpoint and what queues the job again may need {wanted}; raise --time, and the seconds of --signal and timeout"
     ));
     most.0 as u64
 }

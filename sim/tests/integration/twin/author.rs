@@ -93,7 +93,10 @@ impl<'a> Author<'a> {
             runs: spec.virtual_stages,
             micro_batches: u32::try_from(spec.batch.accumulation).expect("few micro-batches"),
             cut: spec.stages.iter().map(|run| run.first..run.first + run.layers).collect(),
-            bucket: Some(machine.stack.bucket.value.0).filter(|bytes| *bytes > 0),
+            bucket: Some(machine.stack.bucket.value.0).filter(|bytes| *bytes > 0).map(|least| {
+                let of_each = machine.stack.bucket_per_rank.as_ref().map_or(0, |size| size.value.0);
+                least.max(of_each * u64::from(spec.parallel.data * spec.parallel.context))
+            }),
             sends_block: machine.stack.blocking_transfers.value,
             keeps_gradients_there: machine.stack.gradients_on_host.as_ref().is_some_and(|kept| kept.value),
             gathers_beside: machine.stack.sharded_overlap.value,
