@@ -433,7 +433,7 @@ impl Gain {
 fn without(chosen: &Evaluated, optimum: &Evaluated) -> Vec<String> {
     let [own, other] = [chosen, optimum].map(|plan| plan.plan.spec().features());
     let parts = other.into_iter().filter(|part| !own.contains(part)).map(|part| format!("no {part}"));
-    let even = uneven(&optimum.plan) && !uneven(&chosen.plan) && chosen.plan.stages().count() > 1;
+    let even = has_uneven_stages(&optimum.plan) && !has_uneven_stages(&chosen.plan) && chosen.plan.stages().count() > 1;
     let stages = |plan: &Evaluated| plan.plan.mesh().pipeline();
     let shallow = stages(optimum) > DEEPEST_USUAL && stages(chosen) <= DEEPEST_USUAL;
     let shallow = shallow.then(|| format!("{} pipeline stages instead of {}", stages(chosen), stages(optimum)));
@@ -468,7 +468,7 @@ pub fn simpler_than(chosen: &Evaluated, optimum: &Evaluated) -> String {
 }
 
 /// Returns `true` if the stages of a plan have different numbers of repeated layers.
-fn uneven(plan: &Plan) -> bool {
+pub fn has_uneven_stages(plan: &Plan) -> bool {
     let (stages, graph) = (plan.stages(), plan.graph());
     let blocks =
         |position| stages.layers_at(position).filter(|layer| graph.layer(*layer).role == LayerRole::Block).count();

@@ -7,8 +7,9 @@ use super::{
 use crate::format::{Width, bullets, facts, table, wrap};
 use crate::layout::{cluster, recomputed};
 use trainyard_hardware_profiles::catalog;
-use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{Alternative, PlanDocument};
+use trainyard_plan::{Plan, PlanSpec};
+use trainyard_planner::has_uneven_stages;
 use trainyard_units::counted;
 
 /// Numbers of reasons and of caveats that are shown: as many as fit a screen beside the rest.
@@ -117,7 +118,8 @@ fn others(document: &PlanDocument, width: Width) -> String {
 /// Picks other plans worth knowing of: the best one by what is sought where another is recommended, the cheapest one that
 /// is cheaper, without prices the one of the fewest GPU-hours, the faster one that costs least, and the best one with fewer
 /// kinds of parallelism, or as many and fewer features of the software, on no more machines, unless it is much worse or
-/// converts models and data; then runners-up. Where the plan keeps to the deadline and the budget, so do they.
+/// converts models and data; then runners-up, those with stages of different sizes last. Where the plan keeps to the deadline
+/// and the budget, so do they.
 fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let (own, terms, goal) = (&document.prediction, document.plan.pricing, &document.job.goal);
     let deadline = goal.deadline();
@@ -162,13 +164,20 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let mut chosen: Vec<(&'static str, &Alternative)> = Vec::new();
     let labelled = [("cheaper", cheaper), (THRIFTY, thrifty), ("faster", faster), ("simpler", simpler)];
     let labelled = labelled.into_iter().filter_map(|(name, index)| Some((name, known[index?])));
-    let runners_up = document.alternatives.iter().map(|other| ("next best", other));
+    let is_usual = |other: &&Alternative| has_even_stages(&other.plan) || !has_even_stages(&document.plan);
+    let (usual, unusual): (Vec<_>, Vec<_>) = document.alternatives.iter().partition(is_usual);
+    let runners_up = usual.into_iter().chain(unusual).map(|other| ("next best", other));
     for (name, other) in optimum(document).into_iter().chain(labelled).chain(runners_up) {
         if chosen.len() < OTHERS && chosen.iter().all(|(_, known)| known.plan != other.plan) {
             chosen.push((name, other));
         }
     }
     chosen
+}
+
+/// Returns `true` if the stages of a plan have as many repeated layers each.
+fn has_even_stages(spec: &PlanSpec) -> bool {
+    spec.parallel.pipeline == 1 || Plan::try_from(spec.clone()).is_ok_and(|plan| !has_uneven_stages(&plan))
 }
 
 /// Returns `true` if models and data have to be converted for the software of a plan.
@@ -180,7 +189,7 @@ fn converts(plan: &PlanSpec) -> bool {
 mod tests {
     use super::*;
     use crate::plots::tests::{methods, plan_document};
-    use trainyard_plan::{GoalSpec, Objective, Recompute, StateSharding};
+    use trainyard_plan::{GoalSpec, Objective, Recompute, ScheduleName, StageSpec, StateSharding};
 
     #[test]
     fn waits_in_the_queue_are_told_apart_from_start_up() {
@@ -265,6 +274,39 @@ mod tests {
             let names: Vec<&str> = choose(&document).into_iter().map(|(name, _)| name).collect();
             assert_eq!(names.contains(&"simpler"), shown, "{times:?}: {names:?}");
         }
+    }
+
+    #[test]
+    fn runners_up_with_stages_of_different_sizes_come_last() {
+        let mut document = plan_document();
+        let plan = |blocks: &[usize], machines: u32| {
+            let mut other = document.alternatives[0].clone();
+            (other.plan.parallel.pipeline, other.plan.schedule) =
+                (blocks.len() as u32, ScheduleName::OneForwardOneBackward);
+            let mut first = 0;
+            let mut stage = |(index, blocks): (usize, &usize)| {
+                // The embedding is on the first stage, the head on the last.
+                let layers = blocks + usize::from(index == 0) + usize::from(first + blocks == 13);
+                first += layers;
+                StageSpec { first: first - layers, layers }
+            };
+            other.plan.stages = blocks.iter().enumerate().map(&mut stage).collect();
+            other.plan.cluster.instances = machines;
+            (other.cost_usd, other.time_s) = (Some(9_999.0), 9e4);
+            assert!(Plan::try_from(other.plan.clone()).is_ok(), "{:?}", Plan::try_from(other.plan.clone()).err());
+            other
+        };
+        let (uneven, even) = (plan(&[3, 3, 3, 2, 1], 5), plan(&[3, 3, 3, 3], 4));
+        document.pareto.clear();
+        document.alternatives = vec![uneven, even];
+        let machines = |document: &_| {
+            choose(document).into_iter().map(|(_, other)| other.plan.cluster.instances).collect::<Vec<_>>()
+        };
+        assert_eq!(machines(&document), [4, 5]);
+        // Nor is the recommended plan even here.
+        document.plan = document.alternatives[0].plan.clone();
+        document.plan.batch.micro += 1;
+        assert_eq!(machines(&document), [5, 4]);
     }
 
     #[test]
