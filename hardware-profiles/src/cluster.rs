@@ -5,7 +5,9 @@ use crate::instance::Instance;
 use crate::interconnect::Interconnect;
 use crate::measured::MeasuredMachine;
 use crate::network::Network;
+use crate::site::SlurmSpec;
 use crate::storage::SharedStorage;
+use std::collections::BTreeMap;
 use trainyard_units::{Bytes, BytesPerSecond, UsdPerHour};
 
 /// A device that computes.
@@ -160,6 +162,8 @@ pub struct Pool {
     pub host: Option<Host>,
     /// What an hour of one machine costs, where the cluster file says it. Prices of the catalog are on terms, and not here.
     pub usd_per_hour: Option<UsdPerHour>,
+    /// What jobs on these machines ask Slurm for, as far as it is said of them alone.
+    pub slurm: SlurmSpec,
 }
 
 /// One level of switches between machines.
@@ -208,6 +212,10 @@ pub struct Cluster {
     pub latency: LatencyFactors,
     /// The file system of one's own that all machines mount.
     pub shared_storage: Option<SharedStorage>,
+    /// What jobs on any of the machines ask Slurm for.
+    pub slurm: SlurmSpec,
+    /// Environment variables of all ranks.
+    pub environment: BTreeMap<String, String>,
 }
 
 /// The place of a device: its machine, and its slot there.
@@ -274,6 +282,8 @@ impl Cluster {
             encrypted: false,
             latency: LatencyFactors::default(),
             shared_storage: None,
+            slurm: SlurmSpec::default(),
+            environment: BTreeMap::new(),
         }
     }
 
@@ -287,6 +297,7 @@ impl Cluster {
             fabric: Fabric::Wired { interconnect: instance.interconnect.clone(), network: instance.network.clone() },
             host: Some(Host::of(instance)),
             usd_per_hour: None,
+            slurm: SlurmSpec::default(),
         })
     }
 
@@ -300,6 +311,7 @@ impl Cluster {
             fabric: Fabric::Measured,
             host: None,
             usd_per_hour: None,
+            slurm: SlurmSpec::default(),
         })
     }
 
@@ -400,6 +412,8 @@ mod tests {
             encrypted: false,
             latency,
             shared_storage: None,
+            slurm: SlurmSpec::default(),
+            environment: BTreeMap::new(),
         }
     }
 

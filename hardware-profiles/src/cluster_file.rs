@@ -9,10 +9,12 @@ mod wiring;
 use crate::catalog::USD_PER_HOUR_MAX;
 use crate::interconnect::GPUS_MAX;
 use crate::network::Transport;
+use crate::site::SlurmSpec;
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use trainyard_units::{
     Bytes, BytesPerSecond, FlopsPerSecond, Seconds, numbers_or_texts, triples, written, written_option,
@@ -56,6 +58,14 @@ pub struct ClusterFile {
     /// The file system that all machines mount, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_storage: Option<SharedStorageSpec>,
+    /// What jobs ask Slurm for besides; only `export` reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm: Option<SlurmSpec>,
+    /// Environment variables of all ranks, as `NCCL_SOCKET_IFNAME = "ib0"`; launch files set them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = { "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }))]
+    #[schemars(extend("additionalProperties" = { "type": "string", "pattern": "^[A-Za-z0-9_.,:/=@+^%-]+$" }))]
+    pub environment: BTreeMap<String, String>,
 }
 
 /// Machines of one kind. Values that are left out are those of the machine type in `like`.
@@ -94,6 +104,9 @@ pub struct MachineSpec {
     /// The memory, disk and PCIe tree that the GPUs share; unknown without `like` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostSpec>,
+    /// What jobs on these machines ask Slurm for, key by key before `slurm` of the whole file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm: Option<SlurmSpec>,
 }
 
 /// A GPU by its name in the catalog, or by a description.

@@ -36,6 +36,7 @@ mod abilities;
 mod cluster;
 mod instance;
 mod seen;
+mod site;
 mod stack;
 
 // The catalog that comes with the program, and what people write instead of its entries.
@@ -68,6 +69,7 @@ pub use pattern::matches;
 pub use price::{Price, PriceQuery, Purchase, Service};
 pub use processor::{Loader, Processor};
 pub use seen::{Arithmetic, Seen, Work};
+pub use site::SlurmSpec;
 pub use sourced::{Fitted, Sourced};
 pub use stack::{
     DEFAULT_STACK, EXECUTOR_STACK, FIRST_FLASH_ATTENTION, MEMORY_MARGIN_MIN, MapLayout, Publication, PublishedAs,

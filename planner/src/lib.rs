@@ -80,6 +80,6 @@ pub use problem::{
 };
 pub use relative::{beyond, pace, price};
 pub use report::{ReportContent, SourcedConstant, report_content};
-pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, SAME, cases_to_measure, simpler_than};
+pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, SAME, cases_to_measure, has_uneven_stages, simpler_than};
 pub use shortfall::Shortfall;
 pub use trainyard_calibration::NORMAL_95;

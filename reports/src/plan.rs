@@ -79,14 +79,14 @@ fn stacks(document: &PlanDocument, width: Width) -> String {
     if document.stacks.is_empty() {
         return String::new();
     }
-    let header = ["software", "on", "strategy", ">in all", ">cost", ">memory"];
+    let header = ["software", "on", "strategy", ">in all", cost_title(document), ">memory"];
     let row = |own: &StackChoice| {
         let name = if own.recommended { format!("{} (recommended)", own.stack) } else { own.stack.clone() };
         let Some(best) = &own.best else {
             let why = own.reason.clone().unwrap_or_default();
             return [name, why, String::new(), String::new(), String::new(), String::new()];
         };
-        let [on, strategy, _, time, cost, memory] = alternative(best);
+        let [on, strategy, _, time, cost, memory] = alternative(best, document);
         [name, on, strategy, time, cost, memory]
     };
     format!("\n{}", table(width, header, document.stacks.iter().map(row)))
@@ -129,6 +129,7 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let mut rows = vec![("time", time(prediction))];
     rows.extend(in_all(prediction).map(|in_all| ("in all", in_all)));
     rows.extend(cost(plan, prediction).map(|cost| ("cost", cost)));
+    rows.extend(held(plan, prediction).map(|held| ("GPU-hours", held)));
     rows.extend(likely(&document.job, prediction).map(|likely| ("goal", likely)));
     rows.extend(data(document).map(|data| ("data", data)));
     rows.extend([("strategy", laid_out(plan)), ("batch", batch(plan))]);
@@ -178,6 +179,46 @@ fn cost(plan: &PlanSpec, prediction: &Prediction) -> Option<String> {
     let (cost, [low, high], price) = (prediction.cost_usd?, prediction.cost_interval_usd?, prediction.price.as_ref()?);
     let at_price = at_price(price, plan.pricing);
     Some(format!("{} (90 %: {} to {}), {at_price}", usd(cost), usd(low), usd(high)))
+}
+
+/// Formats for how long GPUs are held that nobody pays by the hour, those of a cluster file: `8.6: 64 GPUs for 485 s`.
+fn held(plan: &PlanSpec, prediction: &Prediction) -> Option<String> {
+    let gpu_hours = own_gpu_hours(plan, prediction)?;
+    let (gpus, held) = (counted(plan.parallel.ranks(), "GPU"), seconds(held_s(prediction)));
+    Some(format!("{}: {gpus} for {held}", hours(gpu_hours)))
+}
+
+/// Returns the time from the first start, behind the scheduler's queue.
+fn held_s(prediction: &Prediction) -> f64 {
+    prediction.elapsed_s() - prediction.queued_s.unwrap_or(0.0)
+}
+
+/// Returns for how many hours a plan holds GPUs of a cluster file without a price.
+pub(crate) fn own_gpu_hours(plan: &PlanSpec, prediction: &Prediction) -> Option<f64> {
+    let is_own = plan.cluster.file.is_some() && prediction.cost_usd.is_none();
+    is_own.then(|| plan.parallel.ranks() as f64 * held_s(prediction) / 3600.0)
+}
+
+/// Returns for how many hours another plan does; `None` where a part of its time is spent in a queue, for documents do not
+/// tell how much.
+pub(crate) fn gpu_hours(other: &Alternative, document: &PlanDocument) -> Option<f64> {
+    let is_own = other.plan.cluster.file.is_some() && other.cost_usd.is_none();
+    let waits = document.prediction.queued_s.is_some_and(|time| time > 0.0);
+    (is_own && !waits).then(|| other.plan.parallel.ranks() as f64 * other.time_s / 3600.0)
+}
+
+/// Returns the title of what plans cost: money or, without a price, GPU-hours.
+pub(crate) fn cost_title(document: &PlanDocument) -> &'static str {
+    if document.prediction.cost_usd.is_some() { ">cost" } else { ">GPU-hours" }
+}
+
+/// Formats hours to two digits at least.
+fn hours(hours: f64) -> String {
+    match hours {
+        0.0..0.995 => format!("{hours:.2}"),
+        0.995..99.95 => format!("{hours:.1}"),
+        _ => human_count(hours.round() as u64),
+    }
 }
 
 fn time(prediction: &Prediction) -> String {
@@ -406,15 +447,15 @@ pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
 fn alternatives(document: &PlanDocument, width: Width) -> String {
     let optimum = optimum(document);
     let named = optimum.map(|(name, other)| {
-        let [on, strategy, micro, time, cost, memory] = alternative(other);
+        let [on, strategy, micro, time, cost, memory] = alternative(other, document);
         [format!("{on} ({name})"), strategy, micro, time, cost, memory]
     });
     let others = document.alternatives.iter().filter(|other| optimum.is_none_or(|(_, best)| best.plan != other.plan));
-    let rows: Vec<[String; 6]> = named.into_iter().chain(others.map(alternative)).collect();
+    let rows: Vec<[String; 6]> = named.into_iter().chain(others.map(|other| alternative(other, document))).collect();
     if rows.is_empty() {
         return String::new();
     }
-    let header = ["runners-up", "strategy", "micro, precision", ">in all", ">cost", ">memory"];
+    let header = ["runners-up", "strategy", "micro, precision", ">in all", cost_title(document), ">memory"];
     format!("\n{}", table(width, header, rows))
 }
 
@@ -433,13 +474,15 @@ pub fn optimum(document: &PlanDocument) -> Option<(&'static str, &Alternative)> 
 }
 
 /// Formats another plan as a row of a table: machines, strategy, micro-batch and formats, time, cost, memory.
-pub(crate) fn alternative(other: &Alternative) -> [String; 6] {
+/// Formats another plan, with what [`cost_title`] names of it.
+pub(crate) fn alternative(other: &Alternative, document: &PlanDocument) -> [String; 6] {
+    let without_price = || gpu_hours(other, document).map_or_else(|| "–".into(), hours);
     [
         cluster(&other.plan),
         strategy_and_state(&other.plan),
         format!("{}, {}{}", other.plan.batch.micro, other.plan.precision, recomputed(&other.plan)),
         seconds(other.time_s),
-        other.cost_usd.map_or_else(|| "–".into(), usd),
+        other.cost_usd.map_or_else(without_price, usd),
         bytes(other.memory_peak_bytes),
     ]
 }

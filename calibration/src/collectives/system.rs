@@ -2,7 +2,7 @@
 
 use crate::configuration::system::{GBIT, expect_countable};
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, Device, Fabric, Gpu, Instance, Interconnect, Network, Pool, Sourced, Transport,
+    Catalog, Cluster, Device, Fabric, Gpu, Instance, Interconnect, Network, Pool, SlurmSpec, Sourced, Transport,
 };
 use trainyard_units::BytesPerSecond;
 
@@ -93,6 +93,7 @@ fn described(catalog: &Catalog, text: &str, nodes: u32, each: u32) -> Result<Clu
         fabric: Fabric::Wired { interconnect, network },
         host: None,
         usd_per_hour: None,
+        slurm: SlurmSpec::default(),
     }))
 }
 

@@ -3,7 +3,8 @@
 use super::Unsupported;
 use crate::table::Row;
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, DEFAULT_STACK, Device, Fabric, Host, Interconnect, Network, Pool, Publication, Sourced, Transport,
+    Catalog, Cluster, DEFAULT_STACK, Device, Fabric, Host, Interconnect, Network, Pool, Publication, SlurmSpec,
+    Sourced, Transport,
 };
 use trainyard_plan::RANKS_MAX;
 use trainyard_sim::Machine;
@@ -119,6 +120,7 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
         },
         host: host(row, catalog),
         usd_per_hour: None,
+        slurm: SlurmSpec::default(),
     }))
 }
 

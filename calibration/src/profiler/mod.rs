@@ -206,8 +206,14 @@ fn gpu_called<'a>(device: &str, catalog: &'a Catalog) -> Option<&'a Gpu> {
     };
     let close: Vec<_> = catalog.gpus().iter().filter_map(closeness).collect();
     let closest = close.iter().map(|(closeness, _)| *closeness).max()?;
-    let mut named = close.into_iter().filter(|(closeness, _)| *closeness == closest).map(|(_, gpu)| gpu);
-    named.next().filter(|_| named.next().is_none())
+    let named: Vec<&Gpu> = close.into_iter().filter(|(it, _)| *it == closest).map(|(_, gpu)| gpu).collect();
+    let modules = || named.iter().copied().filter(|gpu| words(&gpu.name).iter().any(|word| word.starts_with("sxm")));
+    match (named.as_slice(), modules().count()) {
+        ([only], _) => Some(only),
+        // Of Hopper drivers tell the form of cards alone: `H100 PCIe`, but `H100 80GB HBM3`.
+        (_, 1) => modules().next(),
+        _ => None,
+    }
 }
 
 /// Tells whether two names are of different forms of a board, `sxm2` and `pcie`, or different memory, `16gb` and

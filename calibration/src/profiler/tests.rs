@@ -103,17 +103,21 @@ fn devices_are_recognised_by_the_drivers_names() {
         ("Tesla V100-SXM3-32GB", "v100-sxm3-32gb"),
         ("NVIDIA H100 80GB HBM3", "h100-sxm5-80gb"),
         ("NVIDIA H200", "h200-sxm"),
+        ("NVIDIA H100 PCIe", "h100-pcie-80gb"),
+        ("NVIDIA H100 NVL", "h100-nvl-94gb"),
+        ("Tesla V100-PCIE-32GB", "v100-pcie-32gb"),
+        ("NVIDIA A40", "a40"),
+        ("NVIDIA A30", "a30"),
     ] {
         assert_eq!(gpu_called(told, catalog()).map(|gpu| gpu.name.as_str()), Some(name), "{told}");
     }
     // Other boards with the chip of one of the catalog, or two that it may be.
     for told in [
         "GeForce GTX 1080",
-        "NVIDIA H100 PCIe",
-        "NVIDIA H100 NVL",
         "NVIDIA H200 NVL",
         "NVIDIA H100 96GB HBM3",
-        "Tesla V100-PCIE-32GB",
+        // The size is that of the processor's memory.
+        "NVIDIA GH200 480GB",
         "Tesla V100S-PCIE-32GB",
         "Tesla V100-DGXS-32GB",
         "NVIDIA A100-SXM4-64GB",
@@ -125,13 +129,13 @@ fn devices_are_recognised_by_the_drivers_names() {
 #[test]
 fn products_of_a_gpu_that_is_not_known_are_told() {
     let mut trace = trace();
-    trace["deviceProperties"][0]["name"] = json!("Tesla V100-PCIE-32GB");
+    trace["deviceProperties"][0]["name"] = json!("Tesla V100S-PCIE-32GB");
     let stack = catalog().stack("pytorch").expect("in the catalog");
     let refit = |trace: &Value| refit_trace(trace.to_string().as_bytes(), "t.json", stack, catalog(), "2026-11-21");
     let document = refit(&trace).expect("launches and memory are there").document;
     assert_eq!(document.constants.len(), 2);
     let [why] = document.unsupported.as_slice() else { panic!("{:?}", document.unsupported) };
-    assert!(why.contains("matrix products") && why.contains("Tesla V100-PCIE-32GB"), "{why}");
+    assert!(why.contains("matrix products") && why.contains("Tesla V100S-PCIE-32GB"), "{why}");
     let events = trace["traceEvents"].as_array_mut().expect("events");
     events.retain(|event| event["cat"] != "cuda_runtime" && event["name"] != "[memory]");
     let error = refit(&trace).expect_err("nothing is left");

@@ -190,6 +190,9 @@ fn what_a_cluster_file_may_say_is_described_and_what_is_always_refused_is_not() 
         ("machines.network", json!({ "cards": 4, "bandwidth": "100 Gbit/s", "transport": "roce" })),
         ("switches", json!([{ "ports": 8, "oversubscription": "2" }])),
         ("shared_storage", json!({ "read": "10 GB/s", "open": "1 ms" })),
+        ("slurm", json!({ "partition": "a100,long", "constraint": "[rack1|rack2]" })),
+        ("machines.slurm", json!({ "gpu_type": "a100" })),
+        ("environment", json!({ "NCCL_SOCKET_IFNAME": "^lo,docker0" })),
     ] {
         let file = with(key, value);
         assert_eq!(problem(&file, &cluster), None, "{file}");
@@ -207,6 +210,12 @@ fn what_a_cluster_file_may_say_is_described_and_what_is_always_refused_is_not() 
         ("machines.host", json!({ "memory": 512 }), "machines.host.memory"),
         ("machines.hots", json!({}), "machines.hots"),
         ("switches", json!([{ "ports": 0 }]), "switches[0].ports"),
+        ("slurm", json!({ "partition": "a100\nrm" }), "slurm.partition"),
+        ("slurm", json!({ "partitoin": "a100" }), "slurm.partitoin"),
+        ("machines.slurm", json!({ "constraint": "a b" }), "machines[0].slurm.constraint"),
+        ("environment", json!({ "NCCL-DEBUG": "INFO" }), "environment"),
+        ("environment", json!({ "NCCL_DEBUG": "$(id)" }), "environment.NCCL_DEBUG"),
+        ("environment", json!({ "NCCL_IB_GID_INDEX": 3 }), "environment.NCCL_IB_GID_INDEX"),
     ] {
         let file = with(key, value);
         assert!(problem(&file, &cluster).is_some(), "{file}");

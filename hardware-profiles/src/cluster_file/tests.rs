@@ -160,6 +160,48 @@ fn what_is_wrong_is_named_with_its_field() {
     }
 }
 
+#[test]
+fn a_site_says_what_jobs_ask_slurm_for_and_what_ranks_find_in_their_environment() {
+    let text = format!(
+        "{MIXED}\n[slurm]\npartition = \"a100,long\"\naccount = \"physics@a100\"\n[environment]\nNCCL_IB_HCA = \"^mlx5_3:1\"\n"
+    );
+    let own = "count = 4\nslurm = { partition = \"rtx\", constraint = \"[rack1|rack2]\" }";
+    let cluster = read(&text.replacen("count = 4", own, 1)).expect("valid");
+    let of = |pool: usize| cluster.pools[pool].slurm.clone().or(cluster.slurm.clone());
+    let word = |word: &str| Some(word.to_owned());
+    assert_eq!([of(0).partition, of(1).partition], [word("a100,long"), word("rtx")]);
+    assert_eq!([of(0).constraint, of(1).constraint], [None, word("[rack1|rack2]")]);
+    let common = of(0).common(of(1));
+    assert_eq!((common.partition, common.account), (None, word("physics@a100")));
+    assert_eq!(cluster.environment["NCCL_IB_HCA"], "^mlx5_3:1");
+    // A kind alone is still of the same site.
+    let kind = cluster.kind("workstation").expect("one of them");
+    assert_eq!((&kind.slurm, &kind.environment), (&cluster.slurm, &cluster.environment));
+}
+
+#[test]
+fn what_would_be_more_than_a_word_of_a_script_is_refused() {
+    let refused = |table: &str| read(&format!("{MIXED}\n{table}\n")).expect_err(table).to_string();
+    for (table, field) in [
+        ("[slurm]\npartition = \"\"", "`slurm.partition` is \"\", but it must be one or more letters, digits and "),
+        ("[slurm]\naccount = \"a b\"", "`slurm.account` is \"a b\""),
+        ("[slurm]\nqos = \"a\\nrm\"", "`slurm.qos` is \"a\\nrm\""),
+        ("[slurm]\nconstraint = \"a#b\"", "`slurm.constraint` is \"a#b\""),
+        ("[slurm]\ngpu_type = \"a100:8\"", "`slurm.gpu_type` is \"a100:8\""),
+        ("[environment]\nA = \"$(x)\"", "`environment.A` is \"$(x)\""),
+        ("[environment]\nA = \"it's\"", "`environment.A` is "),
+        ("[environment]\nA = \"\"", "`environment.A` is \"\""),
+        ("[environment]\n\"NCCL-DEBUG\" = \"INFO\"", "`environment` is `NCCL-DEBUG`, but it must be the name of "),
+        ("[environment]\n1A = \"x\"", "`environment` is `1A`"),
+        ("[environment]\n\"A=1\\nB\" = \"x\"", "`environment` is `A=1\\nB`"),
+    ] {
+        assert!(refused(table).starts_with(field), "{}", refused(table));
+    }
+    let of_kind = with("count = 2", "count = 2\nslurm = { qos = \"`x`\" }").expect_err("a command");
+    assert!(of_kind.to_string().starts_with("`machines[0].slurm.qos` is \"`x`\""), "{of_kind}");
+    assert!(toml::from_str::<ClusterFile>(&format!("{MIXED}\n[slurm]\npartitoin = \"a\"\n")).is_err());
+}
+
 /// Counts and names have no unit.
 #[test]
 fn quantities_alone_are_told_of_units() {

@@ -8,6 +8,7 @@ use crate::gpu::{Achieved, Gpu};
 use crate::instance::Instance;
 use crate::interconnect::{GPUS_MAX, Interconnect};
 use crate::network::{MeasuredFabric, Messaging, Network, Transport};
+use crate::site;
 use crate::sourced::Sourced;
 use crate::storage::SharedStorage;
 use std::fmt::Display;
@@ -70,9 +71,21 @@ impl Cluster {
             return Err(Invalid::inside("machines", sentence).with_hint(hint));
         }
         let switches = switches(&file, machines)?;
+        let slurm = file.slurm.unwrap_or_default();
+        slurm.check("slurm")?;
+        site::environment(&file.environment)?;
         let latency = LatencyFactors::default();
         let shared_storage = file.shared_storage.map(|spec| shared_storage(spec, &pools)).transpose()?;
-        Ok(Self { instance: file.name, pools, switches, encrypted: file.encrypted, latency, shared_storage })
+        Ok(Self {
+            instance: file.name,
+            pools,
+            switches,
+            encrypted: file.encrypted,
+            latency,
+            shared_storage,
+            slurm,
+            environment: file.environment,
+        })
     }
 }
 
@@ -207,6 +220,8 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) 
     if let Some(fabric) = catalog.fabric(name) {
         put_measured(fabric, &mut interconnect, &mut network);
     }
+    let slurm = machine.slurm.clone().unwrap_or_default();
+    slurm.check(&below("slurm"))?;
     Ok(Pool {
         name: name.clone(),
         instances: machine.count,
@@ -215,6 +230,7 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) 
         fabric: Fabric::Wired { interconnect, network },
         host,
         usd_per_hour,
+        slurm,
     })
 }
 

@@ -77,6 +77,7 @@ fn idle(problem: &Problem, limits: &Limits, cluster: &Cluster, chosen: &Evaluate
         || problem.place.max_instances().is_some()
         // Who seeks cost leaves machines idle on purpose.
         || problem.objective == Objective::Cost
+        || problem.only_for_want_of_a_price && used == 1
     {
         return None;
     }

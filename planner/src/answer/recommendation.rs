@@ -14,7 +14,7 @@ use super::price_dates::price_dates;
 use super::reasons::{Reasons, other_gpu};
 use super::rejected::Rejections;
 use super::remedies::{Remedies, remedy_reason};
-use super::solve::{Solved, alternative, candidates_of_front, chosen, prediction, short_jobs, solve};
+use super::solve::{Solved, alternative, candidates_of_front, chosen, fewest_gpu_hours, prediction, short_jobs, solve};
 use super::tuning::{Tuning, batch_reason};
 use super::unlikely::Unlikely;
 use super::warnings::Warnings;
@@ -62,10 +62,15 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let stacks = || stack_choices(problem, &solved);
     let methods = || methods(problem, limits, job, &chosen);
     let left_out = || left_out(problem, limits, job, (found, &chosen));
-    let (told, (((pareto, unlikely), stacks), (methods, left_out))) = rayon::join(
-        || Told::new(prepared, problem, limits, found, (&prediction, &outcome)),
+    let ((told, thrifty), (((pareto, unlikely), stacks), (methods, left_out))) = rayon::join(
+        || {
+            let told = || Told::new(prepared, problem, limits, found, (&prediction, &outcome));
+            rayon::join(told, || fewest_gpu_hours(prepared, problem, limits))
+        },
         || rayon::join(|| rayon::join(pareto, stacks), || rayon::join(methods, left_out)),
     );
+    let is_new = |plan: &Evaluated| found.best.iter().all(|other| other.plan != plan.plan);
+    let others = found.best.iter().skip(1).chain(thrifty.as_ref().filter(|plan| is_new(plan)));
     let evidence = evidence_of(&told.reasons);
     let mut reasons: Vec<String> = told.reasons.into_iter().map(|(text, _)| text).collect();
     let changes = told.changes;
@@ -90,7 +95,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         evidence,
         missed: None,
         to_meet_goal: to_meet_goal(problem, limits, job, &chosen),
-        alternatives: found.best.iter().skip(1).map(alternative).collect(),
+        alternatives: others.map(alternative).collect(),
         optimum: found.optimum.as_deref().map(alternative),
         stacks,
         pareto,

@@ -5,11 +5,13 @@ use super::no_plan::{NoPlan, no_plan};
 use crate::cost::{Overheads, Rent};
 use crate::predict::{predict, predict_of};
 use crate::problem::{Effort, Place, Problem, Rental};
-use crate::search::{Aim, Evaluated, Found, Prepared, Space, Within, choose, choose_briefly, nearest, other, search};
+use crate::search::{
+    Aim, Evaluated, Found, Prepared, Space, Within, choose, choose_briefly, nearest, other, search, simplest_of_best,
+};
 use crate::shortfall::TooLarge;
 use std::sync::Arc;
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Search};
-use trainyard_plan::{Fixed, JobSpec, Plan};
+use trainyard_plan::{Fixed, JobSpec, Objective, Plan};
 use trainyard_sim::Outcome;
 use trainyard_units::{Invalid, Seconds};
 
@@ -192,6 +194,14 @@ fn search_for_front(prepared: &Prepared<'_>, problem: &Problem, limits: &Limits)
     Some(prepared.search(Aim { max_simulations, ..Aim::best(other(problem.objective)) }))
 }
 
+/// Returns the plan of the fewest GPU-hours within the deadline on machines of a cluster file that have no price; `None` of
+/// others, for which the front says it, and without a deadline.
+pub(super) fn fewest_gpu_hours(prepared: &Prepared<'_>, problem: &Problem, limits: &Limits) -> Option<Evaluated> {
+    problem.place.cluster_file().filter(|_| !problem.place.is_priced() && problem.deadline.is_some())?;
+    let aim = Aim { max_simulations: limits.max_simulations, within: Within::Deadline, ..Aim::best(Objective::Cost) };
+    simplest_of_best(prepared, aim)
+}
+
 /// Collects plans among which is the Pareto front of time and cost: of this search and of one for the other objective,
 /// the fastest and the best of each number of machines.
 pub(crate) fn candidates_of_front(problem: &Problem, solved: &Solved<'_>, limits: &Limits) -> Vec<Evaluated> {
@@ -249,7 +259,7 @@ mod tests {
     use super::*;
     use crate::answer::recommend;
     use crate::asking;
-    use trainyard_plan::{CampaignSpec, Method, Objective};
+    use trainyard_plan::{CampaignSpec, Method};
 
     fn job(objective: Objective, deadline: Option<f64>) -> JobSpec {
         let mut job = asking::job("gpt2-large", 64, &["p3.*", "g4dn.12xlarge"], 4);

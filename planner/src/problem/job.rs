@@ -62,6 +62,8 @@ pub struct Problem {
     pub place: Place,
     /// The quantity to be minimized: cost or time.
     pub objective: Objective,
+    /// `true` if time is sought for want of a price alone, on machines of a cluster file: the job does not ask for it.
+    pub(crate) only_for_want_of_a_price: bool,
     /// The longest training accepted.
     pub deadline: Option<Seconds>,
     /// The most money accepted, in USD.
@@ -236,6 +238,8 @@ pub(crate) fn problem_on(
     let data = data_on(job, &model, &place)?;
     region(&job.data, &place)?;
     let settings = settings(job, &model, place.pricing(), place.offered(0).map(|price| price.service))?;
+    let asks_for_time = job.goal.objective == Some(Objective::Time);
+    let only_for_want_of_a_price = place.cluster_file().is_some() && !place.is_priced() && !asks_for_time;
     Ok(Problem {
         settings,
         cancellation: Cancellation::default(),
@@ -250,6 +254,7 @@ pub(crate) fn problem_on(
         optimizer,
         // Without a price there is no cost to seek.
         objective: if place.is_priced() { job.goal.objective.unwrap_or_default() } else { Objective::Time },
+        only_for_want_of_a_price,
         model,
         loads_weights: job.training.method.is_some() || kind.dpo,
         fine_tuning,

@@ -33,9 +33,9 @@ pub(crate) use complexity::Complexity;
 pub(crate) use found::Found;
 pub(crate) use near_optimal::{
     GIVEN_UP_MAX, SEVERAL_MACHINES, SIMPLER_FOR_USD, choose, choose_briefly, given_up_for_set_up, indistinct,
-    is_more_set_up_than_saved, preferred,
+    is_more_set_up_than_saved, preferred, simplest_of_best,
 };
-pub use near_optimal::{INDISTINCT, LEFT_OVER, MUCH, SAME, simpler_than};
+pub use near_optimal::{INDISTINCT, LEFT_OVER, MUCH, SAME, has_uneven_stages, simpler_than};
 pub(crate) use prepared::Prepared;
 pub(crate) use searcher::search;
 pub(crate) use space::{Space, repeated};

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::LayerRole;
 use trainyard_plan::{Objective, Plan, Pricing, StateSharding};
-use trainyard_units::{Bytes, Seconds, human_bytes, human_count};
+use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
 
 /// The relative difference of the objective from which two plans can be told apart. A stated default: the median error
 /// of single step times on the same software and machines is about as large (docs/physics.md), and the errors that the
@@ -63,6 +63,14 @@ const MEDIAN_OF_INTERVAL: f64 = 0.6745 / 1.6449;
 
 /// A plan is much faster or cheaper than another that takes this many times as much.
 pub const MUCH: f64 = 1.5;
+
+/// The same of GPU-hours on machines that have no price: who shares them with others takes what is no slower on fewer.
+const FEWER: f64 = 1.1;
+
+/// Returns the ratio of the other objective from which a plan is taken that is as good by what is sought.
+fn much(problem: &Problem) -> f64 {
+    if problem.place.is_priced() { MUCH } else { FEWER }
+}
 
 /// Returns the relative difference of the objective up to which one of two plans may be preferred for being simpler: that
 /// from which they can be told apart, where errors of different stacks do not cancel.
@@ -197,10 +205,22 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
 /// is none.
 pub(super) fn preferred_plan(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Evaluated) -> Option<Evaluated> {
     let chosen = preferred_near(among, problem, one, best)?;
-    if one.objective != Objective::Cost || chosen.plan.cluster().instances == 1 {
+    if chosen.plan.cluster().instances == 1 {
         return Some(chosen);
     }
-    let alone = preferred_near(among, problem, Aim { on_one_machine: true, ..one }, best);
+    let on_one = Aim { on_one_machine: true, ..one };
+    let alone = match one.objective {
+        Objective::Cost => preferred_near(among, problem, on_one, best),
+        // GPU-hours stand for the cost, by which the others are limited above.
+        Objective::Time if problem.only_for_want_of_a_price => {
+            let ceilings = Ceilings::near(Objective::Cost, Totals::found(&chosen), 1.0 + INDISTINCT);
+            let on_one = Aim { ceilings: one.ceilings.and(ceilings), left_over: LEFT_OVER, ..on_one };
+            let alone = among.best(on_one).and_then(|best| preferred_near(among, problem, on_one, &best));
+            // Methods are compared without the deadline.
+            alone.filter(|alone| problem.deadline.is_none_or(|most| alone.elapsed_s <= most.0))
+        }
+        Objective::Time => None,
+    };
     Some(alone.filter(|alone| is_more_set_up_than_saved(alone, &chosen)).unwrap_or(chosen))
 }
 
@@ -214,7 +234,7 @@ fn preferred_near(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Eval
     let other = other(one.objective);
     let mut chosen = best.clone();
     let end = among.best(Aim { objective: other, ceilings: near(own_stack), ..one })?;
-    let not_much_worse = Ceilings::near(other, Totals::found(&end), MUCH);
+    let not_much_worse = Ceilings::near(other, Totals::found(&end), much(problem));
     if !not_much_worse.admit(Totals::found(&chosen)) {
         chosen = end;
     }
@@ -255,6 +275,13 @@ fn preferred_near(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Eval
     let chosen = hardly_worse(among, Aim { ceilings: not_much_worse, ..one }, &chosen).unwrap_or(chosen);
     let as_simple = Aim { complexity: Some(among.prepared.complexity(&chosen)), ..one };
     Some(fastest_in_block(among, problem, as_simple, &chosen).unwrap_or(chosen))
+}
+
+/// Returns the simplest of the best plans with an aim that differ by next to nothing.
+pub(crate) fn simplest_of_best(prepared: &Prepared<'_>, aim: Aim) -> Option<Evaluated> {
+    let among = Among { prepared, simulated: None };
+    let best = among.best(aim)?;
+    Some(hardly_worse(among, aim, &best).unwrap_or(best))
 }
 
 /// Returns the simplest plan on the same machines that is hardly worse than this one, which may lie just within a limit beyond
@@ -319,6 +346,13 @@ pub const SAME: f64 = 0.000_5;
 pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluated) -> Option<String> {
     let [own, best] = [chosen, optimum].map(Totals::found);
     let seeks_cost = problem.objective == Objective::Cost && best.cost_usd.is_some();
+    if problem.only_for_want_of_a_price && is_more_set_up_than_saved(chosen, optimum) {
+        return Some(format!(
+            "one machine: {} would end only {} sooner, less than several take to set up; objective = \"time\" asks for the fastest",
+            optimum.plan.cluster(),
+            human_duration(Seconds(chosen.elapsed_s - optimum.elapsed_s)),
+        ));
+    }
     let software = |plan: &Evaluated| problem.place.software(plan.choice);
     let told_apart = 1.0 + indistinct(software(chosen), software(optimum));
     let (what, worse) = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
@@ -399,7 +433,7 @@ impl Gain {
 fn without(chosen: &Evaluated, optimum: &Evaluated) -> Vec<String> {
     let [own, other] = [chosen, optimum].map(|plan| plan.plan.spec().features());
     let parts = other.into_iter().filter(|part| !own.contains(part)).map(|part| format!("no {part}"));
-    let even = uneven(&optimum.plan) && !uneven(&chosen.plan) && chosen.plan.stages().count() > 1;
+    let even = has_uneven_stages(&optimum.plan) && !has_uneven_stages(&chosen.plan) && chosen.plan.stages().count() > 1;
     let stages = |plan: &Evaluated| plan.plan.mesh().pipeline();
     let shallow = stages(optimum) > DEEPEST_USUAL && stages(chosen) <= DEEPEST_USUAL;
     let shallow = shallow.then(|| format!("{} pipeline stages instead of {}", stages(chosen), stages(optimum)));
@@ -434,7 +468,7 @@ pub fn simpler_than(chosen: &Evaluated, optimum: &Evaluated) -> String {
 }
 
 /// Returns `true` if the stages of a plan have different numbers of repeated layers.
-fn uneven(plan: &Plan) -> bool {
+pub fn has_uneven_stages(plan: &Plan) -> bool {
     let (stages, graph) = (plan.stages(), plan.graph());
     let blocks =
         |position| stages.layers_at(position).filter(|layer| graph.layer(*layer).role == LayerRole::Block).count();
@@ -445,8 +479,10 @@ fn uneven(plan: &Plan) -> bool {
 mod tests {
     use super::*;
     use crate::answer::{Limits, recommend};
-    use crate::asking;
-    use trainyard_plan::{CampaignSpec, Fixed, GradientCompression, Method, Precision, ScheduleName};
+    use crate::{Resources, asking, problem};
+    use trainyard_hardware_profiles::ClusterFile;
+    use trainyard_plan::document::{Alternative, PlanDocument};
+    use trainyard_plan::{CampaignSpec, ClusterChoice, Fixed, GradientCompression, Method, Precision, ScheduleName};
 
     #[test]
     fn plans_of_two_stacks_are_told_apart_less_well_than_plans_of_one() {
@@ -515,6 +551,34 @@ mod tests {
             asking::planned(&job).plan.cluster.instances
         };
         assert_eq!([machines(30_000), machines(600_000)], [1, 2]);
+    }
+
+    /// Eight machines take eight minutes for what one takes an hour.
+    #[test]
+    fn machines_without_a_price_are_not_all_held_to_save_minutes() {
+        let text = "name = \"own\"\n[[machines]]\nname = \"node\"\nlike = \"p4de.24xlarge\"\ncount = 8\n";
+        let file: ClusterFile = toml::from_str(text).expect("the form of a cluster file");
+        let planned = |samples: u64, objective, deadline: Option<&str>| {
+            let mut job = asking::job("llama-2-7b", 128, &[], 8);
+            job.cluster = ClusterChoice { file: Some("own.toml".into()), ..ClusterChoice::default() };
+            (job.model.seq_len, job.data.samples) = (Some(1024), Some(samples));
+            job.training.method = Some(Method::Lora);
+            (job.goal.objective, job.goal.deadline) = (objective, deadline.map(Into::into));
+            let (cluster_file, cluster_path) = (Some(file.clone()), Some("own.toml".into()));
+            let own = Resources { cluster_file, cluster_path, ..Resources::default() };
+            let problem = problem(&job, own).expect("solvable");
+            recommend(&problem, &Limits::default(), &job).expect("a plan")
+        };
+        let machines = |document: &PlanDocument| document.plan.cluster.instances;
+        let short = planned(156_000, None, None);
+        let told = |sentence: &String| sentence.starts_with("one machine: 8 × own would end only ");
+        assert!(machines(&short) == 1 && short.reasons.iter().any(told), "{:?}", short.reasons);
+        assert_eq!(machines(&planned(156_000, Some(Objective::Time), None)), 8);
+        assert_eq!(machines(&planned(3_000_000, None, None)), 8);
+        // Within a deadline that one machine misses, the plan of the fewest GPU-hours is told besides.
+        let urgent = planned(156_000, None, Some("20 min"));
+        let thrifty = |other: &Alternative| other.time_s < 1200.0 && other.plan.cluster.instances < 5;
+        assert!(machines(&urgent) > 4 && urgent.alternatives.iter().any(thrifty), "{:?}", urgent.alternatives);
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use super::error::LaunchError;
 use super::software::Attention;
-use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Network, Pool, Stack, Transport, catalog};
+use std::collections::BTreeMap;
+use trainyard_hardware_profiles::{
+    Cluster, Fabric, Gpu, Instance, Network, Pool, SlurmSpec, Stack, Transport, catalog,
+};
 use trainyard_models::{Attention as Computed, Image, Operator, OperatorKind};
 use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_plan::{
@@ -59,6 +62,10 @@ pub(super) struct Job<'a> {
     stack: Option<&'a Stack>,
     /// The machines, of one kind or of kinds on which the same is started.
     pools: &'a [Pool],
+    /// What jobs on any machine of the cluster ask Slurm for.
+    slurm: &'a SlurmSpec,
+    /// Environment variables of all ranks, as the cluster file has them.
+    environment: &'a BTreeMap<String, String>,
     /// Number of machines on which there are ranks.
     machines: u32,
     /// Number of ranks on each machine.
@@ -87,7 +94,8 @@ impl<'a> Job<'a> {
                 "its machines have {devices} devices each, and launchers cannot start {ranks} ranks that leave the last machine half full"
             ));
         };
-        Ok(Self { document, plan, stack, pools: &cluster.pools, machines, processes })
+        let Cluster { pools, slurm, environment, .. } = cluster;
+        Ok(Self { document, plan, stack, pools, slurm, environment, machines, processes })
     }
 
     pub(super) fn plan(&self) -> &Plan {
@@ -174,6 +182,23 @@ impl<'a> Job<'a> {
     /// Returns the GPU that ranks compute on.
     pub(super) fn gpu(&self) -> Option<&'a Gpu> {
         self.pools[0].device.gpu()
+    }
+
+    /// Returns what the job asks Slurm for as the cluster file says, of kinds of machines that in which they are alike.
+    pub(super) fn slurm(&self) -> SlurmSpec {
+        let of_kinds = self.pools.iter().map(|pool| pool.slurm.clone().or(self.slurm.clone()));
+        of_kinds.reduce(SlurmSpec::common).unwrap_or_default()
+    }
+
+    /// Returns `true` if the cluster file says by what Slurm knows machines of the first kind alone.
+    pub(super) fn has_slurm_of_its_own(&self) -> bool {
+        let SlurmSpec { partition, constraint, gpu_type, .. } = &self.pools[0].slurm;
+        [partition, constraint, gpu_type].into_iter().any(Option::is_some)
+    }
+
+    /// Returns the environment variables that the cluster file has for all ranks.
+    pub(super) fn environment(&self) -> &'a BTreeMap<String, String> {
+        self.environment
     }
 
     /// Returns `true` if the machines are of several kinds.

@@ -92,7 +92,7 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
     let start = start_at(draft.job, "$RANK", "$MASTER_ADDR", "$MASTER_PORT");
     let host_network = draft.job.uses_host_sockets();
     let mut variables = environment(draft);
-    if host_network {
+    if host_network && !draft.job.environment().contains_key("NCCL_SOCKET_IFNAME") {
         variables.push(("NCCL_SOCKET_IFNAME".into(), NOT_OF_PODS.into()));
     }
     let mut variables: Vec<Value> =

@@ -97,7 +97,11 @@ fn several_machines_of_ones_own_are_told_their_network() {
         assert!(infiniband.starts_with(&start) && !infiniband.contains("GID"), "{infiniband}");
     }
     let roce = told(Transport::Roce, Target::Slurm);
-    assert!(roce.contains("NCCL_IB_HCA and NCCL_IB_GID_INDEX") && roce.contains("NCCL_SOCKET_IFNAME"), "{roce}");
+    assert!(
+        roce.contains("NCCL_IB_HCA where NCCL must not use all cards, NCCL_IB_GID_INDEX")
+            && roce.contains("NCCL_SOCKET_IFNAME"),
+        "{roce}"
+    );
     let sockets = told(Transport::Tcp, Target::Slurm);
     assert!(sockets.contains("must log `NET/Socket : Using`. ") && !sockets.contains("NCCL_IB"), "{sockets}");
     // EC2's own network needs nothing.
@@ -159,6 +163,92 @@ fn a_slurm_job_has_a_place_for_what_a_site_asks() {
             assert_eq!(blanks.count(), 1, "{placeholder}: {:?}", launch.blanks);
         }
     }
+}
+
+/// The machines of a cluster file that says what its site asks for.
+fn of_a_site(change: impl FnOnce(&mut Cluster)) -> Cluster {
+    two_kinds(|cluster| {
+        for pool in 0..2 {
+            network(cluster, pool, |network| network.transport = Transport::Infiniband);
+        }
+        cluster.slurm.partition = Some("a100".into());
+        cluster.slurm.qos = Some("long".into());
+        cluster.environment.insert("NCCL_IB_HCA".into(), "^mlx5_3".into());
+        change(cluster);
+    })
+}
+
+#[test]
+fn a_slurm_job_asks_for_what_the_cluster_file_says() {
+    let launch = files(&of_a_site(|_| {}), Target::Slurm).expect("alike");
+    let script = &launch.files[0].text;
+    let stated = "#SBATCH --partition=a100\n#SBATCH --qos=long\n#SBATCH --gpus-per-node=8\n";
+    assert!(script.contains(stated) && script.contains("\n##SBATCH --account=ACCOUNT\n#"), "{script}");
+    assert!(!script.contains("PARTITION") && !script.contains("Slurm's partition must be"), "{script}");
+    let blanks: Vec<&str> = launch.blanks.iter().map(|blank| blank.placeholder.as_str()).collect();
+    assert!(blanks.contains(&"ACCOUNT") && !blanks.contains(&"PARTITION"), "{blanks:?}");
+    // Of kinds that are asked for by other words a job on both asks by none.
+    let parted = files(&of_a_site(|cluster| cluster.pools[1].slurm.partition = Some("rtx".into())), Target::Slurm);
+    let script = parted.expect("alike").files[0].text.clone();
+    assert!(script.contains("\n##SBATCH --partition=PARTITION\n") && script.contains("--qos=long\n"), "{script}");
+    let whole = of_a_site(|cluster| {
+        cluster.slurm.account = Some("physics".into());
+        cluster.slurm.gpu_type = Some("a100".into());
+    });
+    let script = files(&whole, Target::Slurm).expect("alike").files[0].text.clone();
+    assert!(script.contains("#SBATCH --gpus-per-node=a100:8\n") && !script.contains("##SBATCH"), "{script}");
+}
+
+#[test]
+fn a_kind_of_machines_is_known_by_what_the_cluster_file_says_of_it() {
+    let script = |own: bool| {
+        let cluster = of_a_site(|cluster| {
+            cluster.pools[0].slurm.constraint = own.then(|| "nvlink&hdr".into());
+        });
+        let mut document: PlanDocument = serde_json::from_value(document()).expect("a plan document");
+        document.plan.cluster.file = Some("own.toml".into());
+        document.plan.stack = Some("megatron-core".into());
+        let options = LaunchOptions { other_kinds: true, ..LaunchOptions::default() };
+        let kind = cluster.kind("p4d.24xlarge").expect("one of them");
+        let launch = launch(&document, &kind, Some(&megatron()), Target::Slurm, &options).expect("replicas");
+        launch.files[0].text.clone()
+    };
+    assert!(script(true).contains("#SBATCH --constraint=nvlink&hdr\n") && !script(true).contains("FEATURE"));
+    assert!(script(false).contains("#SBATCH --constraint=FEATURE\n"));
+}
+
+#[test]
+fn ranks_find_the_environment_of_the_cluster_file_with_every_launcher() {
+    let more = |cluster: &mut Cluster| {
+        cluster.environment.insert("NCCL_SOCKET_IFNAME".into(), "ib0".into());
+        cluster.environment.insert("NCCL_NET".into(), "IB".into());
+    };
+    for target in [Target::Slurm, Target::Torchrun, Target::Megatron, Target::Kubernetes, Target::Skypilot] {
+        let Ok(launch) = files(&of_a_site(more), target) else { continue };
+        let text: String = launch.files.iter().map(|file| file.text.as_str()).collect();
+        let shell = text.contains("export NCCL_IB_HCA='^mlx5_3'\nexport NCCL_NET=IB\nexport NCCL_SOCKET_IFNAME=ib0\n");
+        assert!(shell || text.contains("^mlx5_3") && !text.contains("export "), "{target:?}: {text}");
+        // Nothing is left to say of it.
+        let notes = launch.notes.join("|");
+        assert!(!notes.contains("what NCCL must be told") && notes.contains("NET/IB"), "{notes}");
+    }
+    let launch = files(&of_a_site(|_| {}), Target::Slurm).expect("alike");
+    let notes = launch.notes.join("|");
+    assert!(notes.contains("told of it: NCCL_SOCKET_IFNAME where"), "{notes}");
+    // What the file says takes the place of what was priced, and is told.
+    let sockets = of_a_site(|cluster| {
+        for pool in 0..2 {
+            network(cluster, pool, |network| {
+                (network.transport, network.flow_limit) = (Transport::Tcp, None);
+                network.baseline.value.0 = 50e9;
+            });
+        }
+        cluster.environment.insert("NCCL_SOCKET_NTHREADS".into(), "8".into());
+    });
+    let launch = files(&sockets, Target::Slurm).expect("alike");
+    assert!(launch.files[0].text.contains("export NCCL_SOCKET_NTHREADS=8\nexport NCCL_NSOCKS_PERTHREAD=4\n"));
+    let told = "NCCL_SOCKET_NTHREADS is 8, as the cluster file says, where these files would set 4";
+    assert!(launch.notes.iter().any(|note| note == told), "{:?}", launch.notes);
 }
 
 #[test]

@@ -262,5 +262,20 @@ pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
     if megatron::wants_one_connection(draft) {
         set("CUDA_DEVICE_MAX_CONNECTIONS", "1");
     }
+    of_the_cluster(draft, &mut variables);
     variables
+}
+
+/// Adds the variables of the cluster file, which take the place of others.
+fn of_the_cluster(draft: &mut Draft<'_>, variables: &mut Vec<(String, String)>) {
+    for (name, value) in draft.job.environment() {
+        let Some((_, own)) = variables.iter_mut().find(|(own, _)| own == name) else {
+            variables.push((name.clone(), value.clone()));
+            continue;
+        };
+        if own != value {
+            draft.remark(format!("{name} is {value}, as the cluster file says, where these files would set {own}"));
+            own.clone_from(value);
+        }
+    }
 }

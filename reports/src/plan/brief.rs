@@ -1,12 +1,15 @@
 //! The short report on a plan: one screen with the decision, five reasons, other plans, caveats and what to type next.
 
 use super::methods::methods;
-use super::{alternative, headline, memory_share, not_considered, optimum, title};
+use super::{
+    alternative, cost_title, gpu_hours, headline, memory_share, not_considered, optimum, own_gpu_hours, title,
+};
 use crate::format::{Width, bullets, facts, table, wrap};
 use crate::layout::{cluster, recomputed};
 use trainyard_hardware_profiles::catalog;
-use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{Alternative, PlanDocument};
+use trainyard_plan::{Plan, PlanSpec};
+use trainyard_planner::has_uneven_stages;
 use trainyard_units::counted;
 
 /// Numbers of reasons and of caveats that are shown: as many as fit a screen beside the rest.
@@ -20,6 +23,9 @@ const CHEAPER: f64 = 1.02;
 const FASTER: f64 = 1.1;
 /// Ratio of cost or of time above which nobody takes a simpler plan for being simpler.
 const TOO_DEAR: f64 = 3.0;
+
+/// What a plan of fewer GPU-hours is called.
+const THRIFTY: &str = "fewer GPU-hours";
 
 /// A command to type next, and what it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +66,8 @@ fn page(
     if let Some(advice) = &document.to_meet_goal {
         text += &bullets(width, "To meet the goal", std::slice::from_ref(advice));
     }
-    text += &if document.methods.is_empty() { others(document, width) } else { methods(document, width) };
+    text += &methods(document, width);
+    text += &others(document, width);
     text += &bullets(width, "Caveats", &caveats(document, caveats_told));
     text + &steps(next)
 }
@@ -86,16 +93,18 @@ fn steps(next: &[NextStep]) -> String {
     format!("\nNext\n{}", facts(&rows))
 }
 
-/// Formats a table of a cheaper plan, a faster one and a simpler one; and, where there are not all of these, of the
-/// runners-up.
+/// Formats a table of a cheaper plan (without prices, of fewer GPU-hours), a faster one and a simpler one; and, where there
+/// are not all of these, of the runners-up.
 fn others(document: &PlanDocument, width: Width) -> String {
-    let chosen = choose(document);
+    let mut chosen = choose(document);
+    // Beside a table of methods there is room for one row.
+    chosen.retain(|(name, _)| document.methods.is_empty() || *name == THRIFTY);
     if chosen.is_empty() {
         return String::new();
     }
-    let header = ["alternatives", "on", "strategy", ">in all", ">cost", ">memory"];
+    let header = ["alternatives", "on", "strategy", ">in all", cost_title(document), ">memory"];
     let rows = chosen.into_iter().map(|(name, other)| {
-        let [_, strategy, _, time, cost, memory] = alternative(other);
+        let [_, strategy, _, time, cost, memory] = alternative(other, document);
         let batch = other.plan.batch.global;
         let batch = if batch == document.plan.batch.global { String::new() } else { format!(", batch {batch}") };
         let strategy = format!("{strategy}{}{batch}", recomputed(&other.plan));
@@ -107,9 +116,10 @@ fn others(document: &PlanDocument, width: Width) -> String {
 }
 
 /// Picks other plans worth knowing of: the best one by what is sought where another is recommended, the cheapest one that
-/// is cheaper, the faster one that costs least, and the best one with fewer kinds of parallelism, or as many and fewer
-/// features of the software, on no more machines, unless it is much worse or converts models and data; then runners-up. Where the plan keeps to the
-/// deadline and the budget, so do they.
+/// is cheaper, without prices the one of the fewest GPU-hours, the faster one that costs least, and the best one with fewer
+/// kinds of parallelism, or as many and fewer features of the software, on no more machines, unless it is much worse or
+/// converts models and data; then runners-up, those with stages of different sizes last. Where the plan keeps to the deadline
+/// and the budget, so do they.
 fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let (own, terms, goal) = (&document.prediction, document.plan.pricing, &document.job.goal);
     let deadline = goal.deadline();
@@ -136,6 +146,11 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let complexity = |plan: &PlanSpec| (plan.parallel.kinds(), plan.features().len());
     let own_complexity = complexity(&document.plan);
     let cheaper = least(&mut known.iter().filter(|other| cost(other) * CHEAPER < own_cost), &cost);
+    let own_hours = own_gpu_hours(&document.plan, own);
+    let hours = |other: &Alternative| gpu_hours(other, document).unwrap_or(f64::INFINITY);
+    let fewer = if deadline.is_some() { 1.0 } else { FASTER };
+    let is_thrifty = |other: &&&Alternative| own_hours.is_some_and(|own| hours(other) * fewer < own);
+    let thrifty = least(&mut known.iter().filter(is_thrifty), &hours);
     let faster = |other: &&&Alternative| other.time_s * FASTER < own.elapsed_s();
     let price = |other: &Alternative| if other.cost_usd.is_some() { cost(other) } else { other.time_s };
     let faster = least(&mut known.iter().filter(faster), &price);
@@ -147,15 +162,22 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     };
     let simpler = least(&mut known.iter().filter(is_simpler), &price);
     let mut chosen: Vec<(&'static str, &Alternative)> = Vec::new();
-    let labelled = [("cheaper", cheaper), ("faster", faster), ("simpler", simpler)];
+    let labelled = [("cheaper", cheaper), (THRIFTY, thrifty), ("faster", faster), ("simpler", simpler)];
     let labelled = labelled.into_iter().filter_map(|(name, index)| Some((name, known[index?])));
-    let runners_up = document.alternatives.iter().map(|other| ("next best", other));
+    let is_usual = |other: &&Alternative| has_even_stages(&other.plan) || !has_even_stages(&document.plan);
+    let (usual, unusual): (Vec<_>, Vec<_>) = document.alternatives.iter().partition(is_usual);
+    let runners_up = usual.into_iter().chain(unusual).map(|other| ("next best", other));
     for (name, other) in optimum(document).into_iter().chain(labelled).chain(runners_up) {
         if chosen.len() < OTHERS && chosen.iter().all(|(_, known)| known.plan != other.plan) {
             chosen.push((name, other));
         }
     }
     chosen
+}
+
+/// Returns `true` if the stages of a plan have as many repeated layers each.
+fn has_even_stages(spec: &PlanSpec) -> bool {
+    spec.parallel.pipeline == 1 || Plan::try_from(spec.clone()).is_ok_and(|plan| !has_uneven_stages(&plan))
 }
 
 /// Returns `true` if models and data have to be converted for the software of a plan.
@@ -167,7 +189,7 @@ fn converts(plan: &PlanSpec) -> bool {
 mod tests {
     use super::*;
     use crate::plots::tests::{methods, plan_document};
-    use trainyard_plan::{GoalSpec, Objective, Recompute, StateSharding};
+    use trainyard_plan::{GoalSpec, Objective, Recompute, ScheduleName, StageSpec, StateSharding};
 
     #[test]
     fn waits_in_the_queue_are_told_apart_from_start_up() {
@@ -204,6 +226,35 @@ mod tests {
     }
 
     #[test]
+    fn plans_on_machines_without_a_price_tell_gpu_hours() {
+        let mut document = plan_document();
+        document.plan.parallel.data = 16;
+        document.plan.cluster.file = Some("own.toml".into());
+        let prediction = &mut document.prediction;
+        (prediction.cost_usd, prediction.cost_interval_usd, prediction.price) = (None, None, None);
+        (prediction.time_s, prediction.in_all_s, prediction.start_up_s) = (7_200.0, None, None);
+        let mut other = document.alternatives[0].clone();
+        (other.plan.cluster.file, other.plan.cluster.instances) = (Some("own.toml".into()), 1);
+        (other.plan.parallel.data, other.cost_usd, other.time_s) = (2, None, 9_000.0);
+        document.alternatives = vec![other];
+        (document.pareto, document.job.goal) = (Vec::new(), GoalSpec::default());
+        let page = |document: &_| brief(document, &[], Width(160));
+        let told = page(&document);
+        assert!(told.contains(" 32.0: 16 GPUs for "), "{told}");
+        let row = told.lines().find(|line| line.starts_with("  fewer GPU-hours")).expect("a row");
+        assert!(row.contains("  5.0  "), "{row}");
+        assert!(told.lines().any(|line| line.contains("in all  GPU-hours")), "{told}");
+        // Methods of fine-tuning are compared in a table, behind which it stays.
+        document.methods = methods();
+        assert!(page(&document).contains("\n  fewer GPU-hours  "), "{}", page(&document));
+        document.methods.clear();
+        // Of a wait in the queue nobody knows the part of each plan.
+        document.prediction.queued_s = Some(3_600.0);
+        let told = page(&document);
+        assert!(told.contains(" 16.0: 16 GPUs for ") && !told.contains("fewer GPU-hours"), "{told}");
+    }
+
+    #[test]
     fn a_simpler_plan_that_is_much_worse_or_on_more_machines_is_no_alternative() {
         let mut document = plan_document();
         document.plan.parallel.pipeline = 2;
@@ -223,6 +274,39 @@ mod tests {
             let names: Vec<&str> = choose(&document).into_iter().map(|(name, _)| name).collect();
             assert_eq!(names.contains(&"simpler"), shown, "{times:?}: {names:?}");
         }
+    }
+
+    #[test]
+    fn runners_up_with_stages_of_different_sizes_come_last() {
+        let mut document = plan_document();
+        let plan = |blocks: &[usize], machines: u32| {
+            let mut other = document.alternatives[0].clone();
+            (other.plan.parallel.pipeline, other.plan.schedule) =
+                (blocks.len() as u32, ScheduleName::OneForwardOneBackward);
+            let mut first = 0;
+            let mut stage = |(index, blocks): (usize, &usize)| {
+                // The embedding is on the first stage, the head on the last.
+                let layers = blocks + usize::from(index == 0) + usize::from(first + blocks == 13);
+                first += layers;
+                StageSpec { first: first - layers, layers }
+            };
+            other.plan.stages = blocks.iter().enumerate().map(&mut stage).collect();
+            other.plan.cluster.instances = machines;
+            (other.cost_usd, other.time_s) = (Some(9_999.0), 9e4);
+            assert!(Plan::try_from(other.plan.clone()).is_ok(), "{:?}", Plan::try_from(other.plan.clone()).err());
+            other
+        };
+        let (uneven, even) = (plan(&[3, 3, 3, 2, 1], 5), plan(&[3, 3, 3, 3], 4));
+        document.pareto.clear();
+        document.alternatives = vec![uneven, even];
+        let machines = |document: &_| {
+            choose(document).into_iter().map(|(_, other)| other.plan.cluster.instances).collect::<Vec<_>>()
+        };
+        assert_eq!(machines(&document), [4, 5]);
+        // Nor is the recommended plan even here.
+        document.plan = document.alternatives[0].plan.clone();
+        document.plan.batch.micro += 1;
+        assert_eq!(machines(&document), [5, 4]);
     }
 
     #[test]

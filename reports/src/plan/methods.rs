@@ -1,6 +1,6 @@
 //! Methods of fine-tuning, compared on the same data.
 
-use super::alternative;
+use super::{alternative, cost_title};
 use crate::format::{Width, lines, table, wrap};
 use crate::layout::{cluster, recomputed};
 use std::collections::BTreeSet;
@@ -41,8 +41,8 @@ fn loaded_whole(document: &PlanDocument) -> Option<String> {
 pub(crate) fn methods_table(document: &PlanDocument) -> ([&'static str; 7], Vec<[String; 7]>) {
     let rented = document.methods.iter().any(|own| own.smallest.is_some());
     let smallest = if rented { "smallest machine" } else { "" };
-    let header = ["fine-tuning", ">trained", smallest, "best plan", ">in all", ">cost", ">memory"];
-    (header, document.methods.iter().map(|own| row(own, rented)).collect())
+    let header = ["fine-tuning", ">trained", smallest, "best plan", ">in all", cost_title(document), ">memory"];
+    (header, document.methods.iter().map(|own| row(own, document, rented)).collect())
 }
 
 /// Formats what else decides the time and memory of each best plan, as far as it differs: software, micro-batch,
@@ -68,7 +68,7 @@ fn micro_batch(plan: &PlanSpec) -> String {
     format!("micro-batch {}{}{offload}", plan.batch.micro, recomputed(plan))
 }
 
-fn row(own: &MethodChoice, rented: bool) -> [String; 7] {
+fn row(own: &MethodChoice, document: &PlanDocument, rented: bool) -> [String; 7] {
     let base = own.best.as_ref().and_then(|best| best.plan.fine_tuning.as_ref()?.base());
     let int8 = if base == Some(BaseFormat::Int8) { " int8" } else { "" };
     let this = if own.chosen { " (this plan)" } else { "" };
@@ -83,7 +83,7 @@ fn row(own: &MethodChoice, rented: bool) -> [String; 7] {
         let why = own.reason.clone().unwrap_or_default();
         return [name, trained, smallest, why, String::new(), String::new(), String::new()];
     };
-    let [_, _, _, time, cost, memory] = alternative(best);
+    let [_, _, _, time, cost, memory] = alternative(best, document);
     [name, trained, smallest, cluster(&best.plan), time, cost, memory]
 }
 

@@ -7,7 +7,7 @@ use crate::explanation::path;
 use crate::format::{bytes, percent, rate, seconds, usd};
 use crate::front::row;
 use crate::layout::{cluster, exposed};
-use crate::plan::{alternative, methods_table};
+use crate::plan::{alternative, cost_title, methods_table};
 use crate::plots::{
     bandwidth, campaign_plot, front_plot, memory_plot, path_plot, roofline_plot, step_gantt, what_if_plot,
 };
@@ -76,14 +76,14 @@ pub(super) fn cost(content: &ReportContent) -> Option<Markup> {
     let document = &content.document;
     let parts: Vec<[String; 2]> =
         content.explanation.plan.cost_parts.iter().map(|part| [part.what.clone(), usd(part.usd)]).collect();
-    let runners: Vec<[String; 6]> = document.alternatives.iter().map(alternative).collect();
+    let runners: Vec<[String; 6]> = document.alternatives.iter().map(|other| alternative(other, document)).collect();
     let front: Vec<[String; 6]> = document.pareto.iter().enumerate().map(|(index, point)| row(index, point)).collect();
     let (header, methods) = methods_table(document);
     if parts.is_empty() && runners.is_empty() && front.len() < 2 && methods.is_empty() {
         return None;
     }
     let caption = "Plans on the lines are beaten by no other on the same terms in both time and cost.";
-    let columns = ["machines", "strategy", "micro-batch, formats", ">in all", ">cost", ">memory"];
+    let columns = ["machines", "strategy", "micro-batch, formats", ">in all", cost_title(document), ">memory"];
     Some(html! {
         @if front.len() > 1 { (figure(caption, |breadth| front_plot(document, breadth))) }
         (table("Cost of the training", &["for", ">USD"], &parts))

@@ -1,5 +1,6 @@
 //! Slurm jobs in which mpirun starts the ranks of this program's own executor.
 
+use super::site::tells_the_machines;
 use super::{again_if_further, directives, environment_line, lead_s, newest, requeue, script};
 use crate::launch::draft::{Draft, Finished, Flag};
 use crate::launch::ending::WAIT;
@@ -65,7 +66,7 @@ fn told_by_the_document(draft: &mut Draft<'_>) {
     for field in Field::ALL.iter().filter(|field| !elsewhere.contains(field)) {
         draft.tells(&[*field]);
     }
-    draft.note(Field::Instance, "Slurm's partition must be of these machines");
+    tells_the_machines(draft);
 }
 
 /// Returns the lines of the script behind its head. Ranks have a step and a checkpoint from mpirun's SIGTERM to its SIGKILL,

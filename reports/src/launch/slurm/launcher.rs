@@ -1,11 +1,11 @@
 //! Slurm jobs that start torchrun on each of their machines.
 
 use super::container::Container;
+use super::site::tells_the_machines;
 use super::{again_if_further, directives, environment_line, lead_s, newest, requeue, script};
 use crate::launch::draft::{Draft, Finished};
 use crate::launch::ending::{END, WAIT};
 use crate::launch::error::LaunchError;
-use crate::launch::field::Field;
 use crate::launch::job::Job;
 use crate::launch::places::Places;
 use crate::launch::program::{environment, program};
@@ -54,7 +54,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         program.completion.begin(),
         run.trim_end()
     );
-    draft.note(Field::Instance, "Slurm's partition must be of these machines");
+    tells_the_machines(&mut draft);
     if job.machines() == 1 {
         draft.remark("the folder for checkpoints must be one that the next machine reaches too");
     }

@@ -8,6 +8,7 @@
 mod container;
 mod executor;
 mod launcher;
+mod site;
 
 use super::draft::{Draft, Finished, Flag, Head};
 use super::error::LaunchError;
@@ -112,9 +113,9 @@ fn lead_s(draft: &mut Draft<'_>, waits: u32) -> u64 {
     if wanted <= most {
         return wanted.0 as u64;
     }
-    let (wanted, most) = (human_duration(wanted), human_duration(most));
+    let (wanted, lead) = (human_duration(wanted), human_duration(most));
     draft.remark(format!(
-        "Slurm signals {most} before the end of the job, half of its time: a slow step, a checkpoint and what queues the job again may need {wanted}; raise --time, and the seconds of --signal and timeout"
+        "Slurm signals {lead} before the end of the job, half of its time: a slow step, a checkpoint and what queues the job again may need {wanted}; raise --time, and the seconds of --signal and timeout"
     ));
     most.0 as u64
 }
@@ -162,21 +163,6 @@ fi
     )
 }
 
-/// Returns the directive that keeps the job on machines of the plan's kind, where the cluster has others.
-fn kind(draft: &mut Draft<'_>) -> Option<String> {
-    const FEATURE: &str = "FEATURE";
-    // A plan on several kinds is one on the whole cluster.
-    if !draft.has_other_kinds() || draft.job.has_kinds() {
-        return None;
-    }
-    let (kind, count) = (&draft.job.plan().cluster().instance, draft.job.processes());
-    let what = format!(
-        "the feature that Slurm knows the machines {kind} by (`sinfo -o \"%N %f %G\"`): the cluster has other machines, on which the plan was not made; or leave the line out and write the type of their GPUs, --gpus-per-node=TYPE:{count}"
-    );
-    draft.leaves(FEATURE, what);
-    Some(format!("--constraint={FEATURE}"))
-}
-
 /// Says that the job takes whole machines, where a cluster file may describe a part of one.
 fn whole_machines(draft: &mut Draft<'_>) {
     let is_own = draft.job.plan().cluster().file.is_some();
@@ -184,13 +170,6 @@ fn whole_machines(draft: &mut Draft<'_>) {
         let what = "the job takes whole machines, with the GPUs that it does not use: where the cluster file has a part of each alone, take out --exclusive and write the memory and the processors of that part, --mem and --cpus-per-task";
         draft.assumes(Field::Instance, "--exclusive, --mem=0", what);
     }
-}
-
-/// Returns directives that Slurm reads once a `#` is taken away: not every Slurm wants them.
-fn of_the_site(draft: &mut Draft<'_>) -> String {
-    draft.leaves("PARTITION", "partition of these machines (`sinfo -s`), where it is not the default: write it, and take away one # of its line");
-    draft.leaves("ACCOUNT", "account that the job is charged to, where your Slurm wants one: the same");
-    "##SBATCH --partition=PARTITION\n##SBATCH --account=ACCOUNT\n".into()
 }
 
 /// Returns the line in whose place the user loads the software, unless an image has it.
@@ -209,7 +188,7 @@ fn environment_line(draft: &mut Draft<'_>) -> String {
 /// its time is over.
 fn directives(draft: &mut Draft<'_>, tasks: u32, lead_s: u64) -> String {
     let time = time(draft);
-    let kind = kind(draft);
+    let site = site::directives(draft);
     if draft.job.plan().pricing() == Pricing::CapacityBlock {
         draft.note(Field::Pricing, BLOCK);
     }
@@ -229,14 +208,9 @@ fn directives(draft: &mut Draft<'_>, tasks: u32, lead_s: u64) -> String {
         format!("--signal=B:USR1@{lead_s}"),
         "--requeue".into(),
     ];
-    if job.has_gpus() {
-        lines.insert(3, format!("--gpus-per-node={}", job.processes()));
-    }
-    if let Some(kind) = kind {
-        lines.insert(3, kind);
-    }
+    lines.splice(3..3, site);
     let lines: String = lines.iter().map(|line| format!("#SBATCH {line}\n")).collect();
-    lines + &of_the_site(draft)
+    lines + &site::places(draft)
 }
 
 /// Returns the whole script. What loads software, such as `module` and conda's `activate`, may read variables that are not
