@@ -24,6 +24,11 @@ impl Headline {
     fn of(plan: &PlanSpec, figures: Figures) -> Self {
         Self { model: Some(plan.model.name.clone()), machines: Some(plan.cluster.to_string()), figures }
     }
+
+    fn of_jobs(count: u64, makespan_s: f64, cost_usd: Option<f64>) -> Self {
+        let figures = Figures { time_s: Some(makespan_s), cost_usd, ..Figures::default() };
+        Self { model: None, machines: Some(counted(count, "job")), figures }
+    }
 }
 
 impl From<&PlanDocument> for Headline {
@@ -79,25 +84,16 @@ impl From<&ReplayDocument> for Headline {
 impl From<&QueueDocument> for Headline {
     fn from(document: &QueueDocument) -> Self {
         let prediction = &document.prediction;
-        let figures = Figures {
-            time_s: Some(prediction.makespan_s),
-            cost_usd: prediction.cost.map(|cost| cost.total_usd),
-            ..Figures::default()
-        };
-        Self { model: None, machines: Some(counted(document.jobs.len() as u64, "job")), figures }
+        let cost_usd = prediction.cost.map(|cost| cost.total_usd);
+        Self::of_jobs(document.jobs.len() as u64, prediction.makespan_s, cost_usd)
     }
 }
 
 impl From<&FleetDocument> for Headline {
     fn from(document: &FleetDocument) -> Self {
-        let prediction = &document.prediction;
-        let figures = Figures {
-            time_s: Some(prediction.makespan_s),
-            cost_usd: prediction.cost.map(|cost| cost.total_usd),
-            ..Figures::default()
-        };
         let jobs = document.plans.iter().map(|plan| u64::from(plan.count)).sum();
-        Self { model: None, machines: Some(counted(jobs, "job")), figures }
+        let cost_usd = document.prediction.cost.map(|cost| cost.total_usd);
+        Self::of_jobs(jobs, document.prediction.makespan_s, cost_usd)
     }
 }
 

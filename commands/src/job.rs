@@ -6,7 +6,7 @@ use crate::caller;
 use crate::diagnose::from_toml;
 use crate::failure::{Exit, Failure};
 use crate::flags::{self, Typed, as_typed};
-use crate::{files, kinds, quotas};
+use crate::{files, kinds, quotas, read};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::{
@@ -109,7 +109,7 @@ pub(crate) fn has_table(file: &Path, names: &[&str]) -> bool {
     if !file.is_file() && !caller::has(file) {
         return false;
     }
-    let text = files::read_text("job", file).unwrap_or_default();
+    let text = read::text("job", file).unwrap_or_default();
     let table: toml::Table = trainyard_documents::from_toml(&text).unwrap_or_default();
     names.iter().any(|name| table.contains_key(*name))
 }
@@ -122,7 +122,7 @@ pub(crate) fn is_fleet(file: &Path) -> bool {
 /// Reads the text of a job file. A path that is not a job file may be a model, which has a flag.
 fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
     let name = path.to_string_lossy();
-    if !path.exists() && !caller::has(path) && !files::is_model_path(&name) {
+    if !path.exists() && !caller::has(path) && !read::is_model_path(&name) {
         let failure = Failure::input(format!("there is no job file `{name}`"));
         let known = match find(&name) {
             Ok(_) => Some(&*name),
@@ -133,15 +133,15 @@ fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
             None => failure.hint("a job is a TOML file; flags can say it too, beginning with --model NAME"),
         });
     }
-    let failed = match files::read_text("job", path) {
+    let failed = match read::text("job", path) {
         Ok(text) => match kinds::document("job", &text, path) {
             Some(told) => return Err(told),
-            None if !files::is_config(path) => return Ok(text),
+            None if !read::is_config(path) => return Ok(text),
             None => Failure::input(format!("cannot read job `{name}`")).because("it is JSON, and a job is TOML"),
         },
         Err(failure) => failure,
     };
-    let is_model = path.exists() && files::holds_model(path);
+    let is_model = path.exists() && read::holds_model(path);
     Err(if is_model { failed.hint(format!("a model goes after its flag: `--model {name}`")) } else { failed })
 }
 
@@ -180,11 +180,11 @@ fn model_choice(name: &str, job: Option<&Path>) -> ModelChoice {
     if let Some(entry) = find(name).ok().or_else(|| find_published(name).filter(|_| !is_file())) {
         return ModelChoice { name: Some(entry.model.name().into()), ..ModelChoice::default() };
     }
-    if !files::is_model_path(name) {
+    if !read::is_model_path(name) {
         return ModelChoice { name: Some(name.into()), ..ModelChoice::default() };
     }
     let path = Some(beside_job(name, job));
-    if files::is_config(Path::new(name)) {
+    if read::is_config(Path::new(name)) {
         ModelChoice { config: path, ..ModelChoice::default() }
     } else {
         ModelChoice { file: path, ..ModelChoice::default() }
@@ -218,7 +218,7 @@ impl Job {
         }
         let is_toml = |path: &PathBuf| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"));
         let file = self.spec.model.file.as_ref().map(|file| self.path(file)).filter(is_toml);
-        self.spec.data.dataset = file.and_then(|path| files::data_set_of_model(&path));
+        self.spec.data.dataset = file.and_then(|path| read::data_set_of_model(&path));
     }
 
     /// Overrides machines and goal by flags.
@@ -259,27 +259,27 @@ impl Job {
     fn profile(&self) -> Result<Option<(MeasuredMachine, PathBuf)>, Failure> {
         let Some(name) = &self.spec.cluster.profile else { return Ok(None) };
         let path = if name == LOCAL { local_profile(DeviceKind::Cpu) } else { self.path(name) };
-        Ok(Some((files::read_profile(&path)?, path)))
+        Ok(Some((read::profile(&path)?, path)))
     }
 
     /// Reads the cluster file that the job names.
     fn cluster_file(&self) -> Result<Option<(ClusterFile, PathBuf)>, Failure> {
         let Some(name) = &self.spec.cluster.file else { return Ok(None) };
         let path = self.path(name);
-        Ok(Some((files::read_cluster(&path)?, path)))
+        Ok(Some((read::cluster(&path)?, path)))
     }
 
     /// Reads the constants that a flag or the job names.
     pub(crate) fn constants(&self) -> Result<Option<(Constants, PathBuf)>, Failure> {
         let named = self.spec.cluster.constants.as_ref().map(|name| self.path(name));
         let Some(path) = self.constants.clone().or(named) else { return Ok(None) };
-        Ok(Some((files::read_constants(&path)?, path)))
+        Ok(Some((read::constants(&path)?, path)))
     }
 
     /// Reads the prices that a flag or the job names.
     fn prices(&self) -> Result<Option<PriceTable>, Failure> {
         let named = self.spec.cluster.prices.as_ref().map(|name| self.path(name));
-        self.prices.clone().or(named).as_deref().map(files::read_prices).transpose()
+        self.prices.clone().or(named).as_deref().map(read::prices).transpose()
     }
 
     /// Reads the model in the file that the job names, if it names one.
@@ -287,8 +287,8 @@ impl Job {
         let choice = &self.spec.model;
         let name = choice.name.as_deref();
         match (&choice.file, &choice.config) {
-            (Some(file), _) => files::read_model(&self.path(file), name).map(Some),
-            (None, Some(config)) => files::read_config(&self.path(config), name).map(Some),
+            (Some(file), _) => read::model(&self.path(file), name).map(Some),
+            (None, Some(config)) => read::config(&self.path(config), name).map(Some),
             (None, None) => Ok(None),
         }
     }
@@ -297,7 +297,7 @@ impl Job {
     fn lengths(&self) -> Result<Option<Vec<u64>>, Failure> {
         let Some(name) = &self.spec.data.lengths else { return Ok(None) };
         let path = self.path(name);
-        let text = files::read_packed("lengths", &path)?;
+        let text = read::packed("lengths", &path)?;
         let length = |(number, line): (usize, &str)| {
             let wrong = || format!("line {} is `{}`, but it must be a number of tokens", number + 1, line.trim());
             line.trim().parse::<u64>().ok().filter(|tokens| *tokens > 0).ok_or_else(|| {

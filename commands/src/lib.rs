@@ -20,6 +20,7 @@ mod diagnose;
 mod files;
 mod kinds;
 mod marks;
+mod read;
 mod traces;
 
 // The command line.

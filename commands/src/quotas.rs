@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::marks::QUOTAS;
-use crate::{diagnose, files};
+use crate::{diagnose, read};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub(crate) fn toml(quotas: &BTreeMap<(String, QuotaKind, String), u64>, today: &
 /// Reads the quotas of a file that are about the machines of a job: of its region, service and terms. None are about
 /// capacity blocks.
 pub(crate) fn read(path: &Path, cluster: &ClusterChoice) -> Result<BTreeMap<String, u64>, Failure> {
-    let mut file: QuotasFile = diagnose::from_toml("quotas", &files::read_text("quotas", path)?, path)?;
+    let mut file: QuotasFile = diagnose::from_toml("quotas", &read::text("quotas", path)?, path)?;
     let region = cluster.region.as_deref().unwrap_or(DEFAULT_REGION);
     let kind = match (cluster.service.as_deref(), cluster.pricing) {
         (Some("sagemaker"), _) => QuotaKind::Sagemaker,

@@ -52,7 +52,7 @@ mod weights;
 
 pub use device::{DeviceError, Devices, Speed, describe, framework};
 pub use measure::{
-    MeasureError, MeasureProgress, MeasureSettings, NOISY, copy_bandwidth, device_formats, measure_collectives,
+    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, device_formats, measure_collectives,
     measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, measure_these, replace, untimed,
 };
 pub use memory::{AllocationMeter, MemoryShortage};

@@ -242,7 +242,7 @@ const DISTURBED: f64 = 0.25;
 
 /// The spread from which a time is noise. On a quiet machine a quarter of the operators spread by a fifth; beside two builds on
 /// two cores, by more than 1.
-pub const NOISY: f64 = 1.0;
+const NOISY: f64 = 1.0;
 
 /// How often what is noise after all rounds is measured again at most.
 const AGAIN: usize = 2;

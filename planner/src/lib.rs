@@ -65,7 +65,7 @@ pub use answer::{
 pub use cache::SearchCache;
 pub use campaign::campaign;
 pub use cancellation::Cancellation;
-pub use cost::{chance_of_deviations, checkpoint_time};
+pub use cost::{chance_of_deviations, checkpoint_time, interval_between};
 pub use edits::cards_in_words;
 pub use explain::{ExplainError, NamedPlan, explain};
 pub use loading::{FirstPass, Loading, loading};

@@ -76,6 +76,6 @@ pub use simulate::{
     Outcome, least_step_time, memory_needed, rank_timelines, simulate, simulate_with, step_time, step_time_with,
 };
 pub use step::Options;
-pub use trace::{TRACED_MAX, step_trace};
+pub use trace::step_trace;
 pub use variation::Variation;
 pub use wiring::{ENCRYPTED_SHARE, Path, Wiring};

@@ -24,10 +24,10 @@ use trainyard_units::{Bytes, Seconds};
 
 /// Kernels and messages that are told apart before layers, or passes, are taken together. A trace of as many is some
 /// hundreds of megabytes of text.
-pub const TRACED_MAX: usize = 400_000;
+const TRACED_MAX: usize = 400_000;
 
-/// One step of `plan` on `machine` in detail, on every rank that is simulated: as finely as [`TRACED_MAX`] allows, and
-/// not finer than whole passes where even these are more.
+/// One step of `plan` on `machine` in detail, on every rank that is simulated: with kernels and messages apart unless they
+/// are too many for a file, and not finer than whole passes where even these are more.
 ///
 /// # Errors
 ///

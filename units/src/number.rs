@@ -126,7 +126,11 @@ pub fn count(text: &str) -> Result<u64, ParseNumberError> {
     if let Ok(count) = text.trim().replace('_', "").parse() {
         return Ok(count);
     }
-    let value = number(text)?;
+    whole(number(text)?, text)
+}
+
+/// The whole number that a text writes with this value, if there is one that can be counted.
+fn whole(value: f64, text: &str) -> Result<u64, ParseNumberError> {
     if value < 0.0 || value.fract() != 0.0 {
         return Err(ParseNumberError::NotWhole { text: text.into() });
     }
@@ -177,13 +181,7 @@ pub fn sequence_length(text: &str) -> Result<u64, ParseNumberError> {
         return Err(refused());
     }
     let value = number(digits).map_err(|_| refused())? * tokens as f64;
-    if value < 0.0 || value.fract() != 0.0 {
-        return Err(ParseNumberError::NotWhole { text: text.into() });
-    }
-    if value > EXACT_MAX {
-        return Err(ParseNumberError::TooLarge { text: text.into(), most: EXACT_MAX as u64 });
-    }
-    Ok(value as u64)
+    whole(value, text)
 }
 
 /// A type of number that a document may write as a number, or as a text in the forms of [`number`]: what [`written`]

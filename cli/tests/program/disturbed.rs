@@ -1,6 +1,7 @@
 //! Trainings of a tiny model that something happens to, and what is left of them.
 
 use crate::tiny::write_job;
+use crate::trainyard::{document, done};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,14 +83,7 @@ pub(crate) fn state(folder: &Path) -> Vec<Vec<u8>> {
 
 /// Plans for the same model: two replicas, and two stages.
 fn plans(place: &Path) -> [&'static str; 2] {
-    let output = Command::new(env!("CARGO_BIN_EXE_trainyard"))
-        .args(["plan", "job.toml", "--format", "json", "-q"])
-        .current_dir(place)
-        .env("TRAINYARD_HISTORY", "off")
-        .output()
-        .expect("it starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_slice(&output.stdout).expect("a plan");
+    let found = document(&done(place, &["plan", "job.toml", "--format", "json", "-q"]));
     let write = |name: &str, parallel: Value, batch: Value, schedule: &str, stages: Value| {
         let mut document = found.clone();
         let plan = &mut document["plan"];

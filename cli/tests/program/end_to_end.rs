@@ -1,6 +1,7 @@
 //! The whole loop through the binary: calibrate, plan, simulate, run, compare, and go on from a checkpoint.
 
 use crate::signals::interrupt;
+use crate::trainyard::document;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,10 +16,9 @@ fn workplace() -> tempfile::TempDir {
 }
 
 fn trainyard(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-    command.current_dir(folder).args(arguments).env_remove("TRAINYARD_PROFILE").env("NO_COLOR", "1");
+    let mut command = crate::trainyard::trainyard(folder, arguments);
     // What is kept goes where the runs are: into this folder.
-    command.env_remove("TRAINYARD_HISTORY");
+    command.env_remove("TRAINYARD_PROFILE").env_remove("TRAINYARD_HISTORY");
     command
 }
 
@@ -29,10 +29,6 @@ fn ends(code: i32, folder: &Path, arguments: &[&str]) -> Output {
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
     assert!(!told.contains('\u{1b}') && !told.contains('\r'), "nothing is drawn where there is no terminal: {told}");
     output
-}
-
-fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).expect("a document")
 }
 
 fn read(path: &Path) -> Value {

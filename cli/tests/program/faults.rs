@@ -25,6 +25,7 @@ fn within(namespaces: &str, before: &str, after: &str, command: &Command) -> Out
 mod of_one_process {
     use super::*;
     use crate::disturbed::{STEPS, Straight};
+    use crate::trainyard::trainyard;
     use std::path::{Path, PathBuf};
     use std::process::Child;
 
@@ -87,15 +88,13 @@ mod of_one_process {
         let place = folder.path();
         straight(place);
         fs::create_dir(place.join("small")).expect("room");
-        let program = env!("CARGO_BIN_EXE_trainyard");
         let outputs = [
             vec!["plan", "job.toml", "--out", "small/plan.json"],
             vec!["simulate", "replicas.json", "--trace", "small/trace.json"],
             vec!["run", "replicas.json", "--data", "text", "--steps", "3", "--out", "small/run"],
         ];
         for arguments in outputs {
-            let mut command = Command::new(program);
-            command.args(&arguments).current_dir(place).env("TRAINYARD_HISTORY", "off");
+            let command = trainyard(place, &arguments);
             let before = "mount -t tmpfs -o size=4k none small";
             let after = "find small -type f > left; find small -name '.*' >> left";
             let output = within("-rm", before, after, &command);
@@ -108,8 +107,8 @@ mod of_one_process {
             assert!(!left.lines().any(document), "{arguments:?}: {left}");
         }
         // A history is a help, not a result: what was asked for is there without it.
-        let mut command = Command::new(program);
-        command.args(["plan", "job.toml"]).current_dir(place).env("TRAINYARD_HISTORY", "small/history.db");
+        let mut command = trainyard(place, &["plan", "job.toml"]);
+        command.env("TRAINYARD_HISTORY", "small/history.db");
         let output = within("-rm", "mount -t tmpfs -o size=4k none small", "true", &command);
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && told.contains("history"), "{told}");
@@ -150,8 +149,8 @@ mod of_one_process {
             let seconds = step["seconds"].as_f64().expect("a time");
             assert!(seconds > 0.0 && seconds < 60.0, "{line}");
         }
-        let mut list = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-        list.args(["history", "list"]).current_dir(place).env("TRAINYARD_HISTORY", "history.db");
+        let mut list = trainyard(place, &["history", "list"]);
+        list.env("TRAINYARD_HISTORY", "history.db");
         assert!(list.output().expect("it starts").status.success());
     }
 

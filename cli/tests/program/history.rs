@@ -1,5 +1,6 @@
 //! What commands keep: where, at the same time, and whatever happens to the history.
 
+use crate::trainyard::{document, told, trainyard};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +12,8 @@ fn plan(name: &str) -> PathBuf {
 
 /// The program in a folder, with the usual place of its history.
 fn program(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-    command.current_dir(folder).args(arguments).env("NO_COLOR", "1").env_remove("TRAINYARD_HISTORY");
-    command.env_remove("SOURCE_DATE_EPOCH").stdin(Stdio::null());
+    let mut command = trainyard(folder, arguments);
+    command.env_remove("TRAINYARD_HISTORY").env_remove("SOURCE_DATE_EPOCH").stdin(Stdio::null());
     command
 }
 
@@ -22,14 +22,6 @@ fn ends(code: i32, folder: &Path, arguments: &[&str]) -> Output {
     let output = program(folder, arguments).output().expect("the program starts");
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", told(&output));
     output
-}
-
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).expect("a document")
 }
 
 fn entries(folder: &Path) -> Vec<Value> {

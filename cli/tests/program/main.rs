@@ -22,3 +22,4 @@ mod soak;
 mod streams;
 mod tiny;
 mod traces;
+mod trainyard;

@@ -1,9 +1,8 @@
 //! What must not change an answer, and what may change it in one way only.
 
+use crate::trainyard::{document, ended, told};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 const MODEL: &str = "[model]\nname = \"gpt2-medium\"\n";
 const DATA: &str = "[data]\nsamples = 100_000\n";
@@ -48,18 +47,12 @@ fn recommended(job: &str, cluster: Option<&str>) -> Option<Value> {
     if let Some(cluster) = cluster {
         fs::write(folder.path().join("cluster.toml"), cluster).expect("room");
     }
-    let output = command(folder.path(), &["plan", "job.toml", "--format", "json", "-q"]);
+    let output = ended(folder.path(), &["plan", "job.toml", "--format", "json", "-q"]);
     match output.status.code() {
-        Some(0) => Some(serde_json::from_slice(&output.stdout).expect("a plan")),
+        Some(0) => Some(document(&output)),
         Some(3) => None,
-        code => panic!("{code:?}: {}", String::from_utf8_lossy(&output.stderr)),
+        code => panic!("{code:?}: {}", told(&output)),
     }
-}
-
-fn command(place: &Path, arguments: &[&str]) -> std::process::Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-    command.current_dir(place).args(arguments).env("TRAINYARD_HISTORY", "off");
-    command.output().expect("the program starts")
 }
 
 /// What was found and why, without the words of the job.

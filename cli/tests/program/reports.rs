@@ -1,29 +1,14 @@
 //! Reports and plots as files: whole, the same every time, and in need of nothing else.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use crate::trainyard::{done, ended, path};
 
 const PLAN: &str = "tests/cmd/explain.in/two.json";
-
-fn trainyard(arguments: &[&str]) -> Output {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-    program.env("NO_COLOR", "1").env("TRAINYARD_HISTORY", "off").args(arguments).output().expect("the program starts")
-}
-
-fn path(folder: &Path, name: &str) -> String {
-    folder.join(name).display().to_string()
-}
-
-fn done(arguments: &[&str]) {
-    let output = trainyard(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
 
 #[test]
 fn a_report_is_one_file_that_asks_for_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = path(folder.path(), "report.html");
-    done(&["report", PLAN, "--out", &file, "--runs", "50", "-q"]);
+    done(".", &["report", PLAN, "--out", &file, "--runs", "50", "-q"]);
     let page = std::fs::read_to_string(&file).expect("it was written");
     assert!(page.len() < 2_000_000, "{} bytes", page.len());
     for part in ["recommendation", "step", "memory", "cost", "scaling", "machines", "risks", "assumptions", "reproduce"]
@@ -44,7 +29,7 @@ fn a_report_is_one_file_that_asks_for_nothing() {
     for asking in ["<script", "<link", "<img", "src=", "@import", "url(", "href=\"http"] {
         assert!(!page.contains(asking), "{asking}");
     }
-    let again = trainyard(&["report", PLAN, "--runs", "50", "-q"]);
+    let again = ended(".", &["report", PLAN, "--runs", "50", "-q"]);
     assert_eq!(again.stdout, page.as_bytes());
 }
 
@@ -56,7 +41,7 @@ fn what_a_plan_is_called_is_text() {
     let evil = text.replace("gpt2-medium", "<script>alert(1)</script>&amp;");
     assert_ne!(text, evil);
     std::fs::write(&plan, evil).expect("room");
-    done(&["report", &plan, "--out", &file, "--runs", "20", "-q"]);
+    done(".", &["report", &plan, "--out", &file, "--runs", "20", "-q"]);
     let page = std::fs::read_to_string(&file).expect("it was written");
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;"));
 }
@@ -68,7 +53,7 @@ fn every_plot_of_a_report_is_a_file_that_is_asked_for() {
     for (format, start) in [("svg", &b"<svg "[..]), ("png", b"\x89PNG\r\n\x1a\n")] {
         let plots = folder.path().join(format);
         let named = plots.display().to_string();
-        done(&["report", PLAN, "--out", &page, "--plots", &named, "--plot-format", format, "--runs", "50", "-q"]);
+        done(".", &["report", PLAN, "--out", &page, "--plots", &named, "--plot-format", format, "--runs", "50", "-q"]);
         for name in [
             "step",
             "critical-path",
@@ -91,7 +76,7 @@ fn nothing_is_written_where_something_cannot_be() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (page, plots) = (path(folder.path(), "report.html"), path(folder.path(), "file"));
     std::fs::write(&plots, "not a folder").expect("room");
-    let failed = trainyard(&["report", PLAN, "--out", &page, "--plots", &plots, "--runs", "20", "-q"]);
+    let failed = ended(".", &["report", PLAN, "--out", &page, "--plots", &plots, "--runs", "20", "-q"]);
     assert_eq!(failed.status.code(), Some(2), "{}", String::from_utf8_lossy(&failed.stderr));
     assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1);
 }

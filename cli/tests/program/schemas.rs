@@ -1,10 +1,10 @@
 //! The schemas that `trainyard schemas` writes describe what the program reads and prints.
 
 use crate::schema::problem;
+use crate::trainyard::{ended, trainyard};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The names of all of them. Those of files, and of the API, are of no document that says in `schema` what it is.
 const NAMES: [&str; 22] = [
@@ -44,9 +44,9 @@ fn workplace(copied: &[&str]) -> tempfile::TempDir {
 }
 
 fn printed(folder: &Path, arguments: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-    command.current_dir(folder).args(arguments.split(' ')).env("TRAINYARD_PROFILE", "none.toml");
-    let output = command.arg("--quiet").env("TRAINYARD_HISTORY", "history.db").output().expect("the binary starts");
+    let mut command = trainyard(folder, &arguments.split(' ').collect::<Vec<_>>());
+    command.arg("--quiet").env("TRAINYARD_PROFILE", "none.toml").env("TRAINYARD_HISTORY", "history.db");
+    let output = command.output().expect("the binary starts");
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
@@ -152,9 +152,7 @@ fn what_a_job_may_say_is_described_and_what_is_always_refused_is_not() {
             sound["data"].as_object_mut().expect("a table").remove("samples");
         }
         fs::write(place.path().join("job.toml"), toml::to_string(&sound).expect("TOML")).expect("room");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-        let words = "plan job.toml --history off";
-        let output = command.current_dir(place.path()).args(words.split(' ')).output().expect("the binary starts");
+        let output = ended(place.path(), &["plan", "job.toml"]);
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && told.contains(&format!("{table}.{key}")), "{table}.{key}: {told}");
     }
@@ -178,9 +176,7 @@ fn what_a_cluster_file_may_say_is_described_and_what_is_always_refused_is_not() 
         for (name, value) in [("cluster.toml", file), ("job.toml", &job)] {
             fs::write(place.path().join(name), toml::to_string(value).expect("TOML")).expect("room");
         }
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-        let words = "plan job.toml --history off --max-simulations 1";
-        command.current_dir(place.path()).args(words.split(' ')).output().expect("the binary starts")
+        ended(place.path(), &["plan", "job.toml", "--max-simulations", "1"])
     };
     for (key, value) in [
         ("machines.count", json!("4")),

@@ -1,19 +1,14 @@
 //! `trainyard serve` as a process: it says where it is, answers, refuses a port that is taken, and ends on Ctrl-C.
 
 use crate::signals::interrupt;
+use crate::trainyard::trainyard;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 
 fn serve(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-    command
-        .arg("serve")
-        .args(arguments)
-        .env("NO_COLOR", "1")
-        .env("TRAINYARD_HISTORY", "off")
-        .env_remove("TRAINYARD_TOKEN");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = trainyard(".", &[&["serve"][..], arguments].concat());
+    command.env_remove("TRAINYARD_TOKEN").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

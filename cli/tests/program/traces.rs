@@ -1,9 +1,9 @@
 //! Traces as tools read them: on a row, events nest or follow each other. What overlaps otherwise Perfetto drops.
 
+use crate::trainyard::{done, path};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
 const PLAN: &str = "tests/cmd/export.in/tensor-pipeline-data.json";
 
@@ -13,12 +13,9 @@ fn trace(folder: &Path, changed: &Value) -> Vec<Value> {
     for (field, value) in changed.as_object().expect("fields") {
         document["plan"][field] = value.clone();
     }
-    let (plan, trace) = (folder.join("plan.json"), folder.join("trace.json"));
+    let (plan, trace) = (path(folder, "plan.json"), path(folder, "trace.json"));
     std::fs::write(&plan, document.to_string()).expect("room");
-    let mut program = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-    program.env("TRAINYARD_HISTORY", "off").arg("simulate").arg(&plan).arg("-q").arg("--trace").arg(&trace);
-    let output = program.output().expect("the program starts");
-    assert!(output.status.success(), "{changed}: {}", String::from_utf8_lossy(&output.stderr));
+    done(".", &["simulate", &plan, "-q", "--trace", &trace]);
     let trace: Value = serde_json::from_slice(&std::fs::read(&trace).expect("it was written")).expect("JSON");
     trace["traceEvents"].as_array().expect("a list of events").clone()
 }

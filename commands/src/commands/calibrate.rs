@@ -6,6 +6,7 @@ use crate::failure::{Exit, Failure};
 use crate::files::{self, Written};
 use crate::machine;
 use crate::output::Output;
+use crate::read;
 use std::path::Path;
 use trainyard_calibration::{MeasurementKind, refit, refit_described, refit_fabrics, refit_trace};
 use trainyard_hardware_profiles::{Catalog, Cluster, DEFAULT_STACK};
@@ -46,7 +47,7 @@ fn own_cluster(instance: Option<&str>, catalog: &Catalog) -> Result<Option<Clust
     else {
         return Ok(None);
     };
-    let file = files::read_cluster(path)?;
+    let file = read::cluster(path)?;
     let wrong = |error| Failure::input(format!("cannot use the cluster `{}`", path.display())).because_of(&error);
     Cluster::of_file(file, catalog).map(Some).map_err(wrong)
 }
@@ -57,11 +58,11 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
         only_for(MeasurementKind::Run, arguments)?;
         return runs::correct(from, arguments, output);
     }
-    let measurements = files::Packed::open("measurements", from)?;
+    let measurements = read::Packed::open("measurements", from)?;
     let file = from.display().to_string();
     let kind = MeasurementKind::of(&measurements.head());
     kind.map_or(Ok(()), |kind| only_for(kind, arguments))?;
-    let catalog = files::catalog_of(arguments.constants.as_deref())?;
+    let catalog = read::catalog_of(arguments.constants.as_deref())?;
     let date = machine::today();
     let path = arguments.out.clone().unwrap_or_else(|| CONSTANTS.into());
     let failed = |error: Invalid| Failure::input(format!("cannot calibrate from `{file}`")).because_of(&error);

@@ -6,6 +6,7 @@ use crate::files;
 use crate::headline::Headline;
 use crate::history::{History, Outcome};
 use crate::output::Output;
+use crate::read;
 use crate::traces::Traces;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,7 +51,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
             .hint("write --on p4d.24xlarge, see `trainyard show instances`"));
     };
     let (ranks, groups) = read(folder)?;
-    let catalog = files::catalog_of(arguments.constants.as_deref())?;
+    let catalog = read::catalog_of(arguments.constants.as_deref())?;
     let known = catalog.instance(instance);
     let known = known.map_err(|error| Failure::input(format!("`--on {instance}`: {error}")).hint(error.hint()))?;
     let instances = arguments.instances.unwrap_or_else(|| (ranks.len() as u32).div_ceil(known.gpus.max(1)));
@@ -91,7 +92,7 @@ fn read(folder: &Path) -> Result<(Vec<RankGraph>, Groups), Failure> {
     for path in &named {
         let unreadable =
             |cause: String| Failure::input(format!("cannot read execution trace `{}`", path.display())).because(cause);
-        let (file, length) = files::open("execution trace", path)?;
+        let (file, length) = read::open("execution trace", path)?;
         if length > CHAKRA_BYTES_MAX {
             return Err(unreadable(format!("it has {length} bytes, more than {CHAKRA_BYTES_MAX}"))
                 .hint("a trace of fewer steps is shorter"));
@@ -108,7 +109,7 @@ fn read(folder: &Path) -> Result<(Vec<RankGraph>, Groups), Failure> {
     if !path.exists() {
         return Ok((graphs, Groups::new()));
     }
-    let groups = chakra::groups(&files::read_text("groups", &path)?).map_err(|error| {
+    let groups = chakra::groups(&read::text("groups", &path)?).map_err(|error| {
         Failure::input(format!("cannot read groups `{}`", path.display()))
             .because(error.to_string())
             .maybe_hint(error.hint())

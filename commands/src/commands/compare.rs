@@ -5,9 +5,9 @@ use super::runs::{MEASUREMENT, read_report};
 use super::watch::METRICS;
 use crate::arguments::CompareArguments;
 use crate::failure::{Exit, Failure};
-use crate::files;
 use crate::output::Output;
 use crate::plot;
+use crate::read;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use trainyard_executor::RunReport;
@@ -60,7 +60,7 @@ fn collect(all: &mut Vec<String>, field: &str, run: &Value, plan: &Value) {
 
 /// Compares a plan document with a run.
 pub(crate) fn compare(arguments: &CompareArguments, output: &Output) -> Result<Exit, Failure> {
-    let document = files::read_plan(&arguments.plan)?;
+    let document = read::plan(&arguments.plan)?;
     let path = if arguments.run.is_dir() { arguments.run.join(MEASUREMENT) } else { arguments.run.clone() };
     if arguments.run.is_dir() && !path.exists() && arguments.run.join(METRICS).exists() {
         return Err(Failure::input(format!("the run in `{}` has not ended", arguments.run.display())).hint(

@@ -9,6 +9,7 @@ use crate::files;
 use crate::history::{History, Outcome};
 use crate::interrupt::on_interrupt;
 use crate::output::{Output, json};
+use crate::read;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -275,7 +276,7 @@ fn kept(execution: &Execution<'_>, document: &ComparisonDocument, report: &RunRe
     Outcome::new(Kind::Run, "comparison.json", document, (document, report).into())
         .with("measurement.json", json(report))
         .with("plan.json", json(execution.document))
-        .with_all(files::named_by(execution.document, &execution.plan_file))
+        .with_all(read::named_by(execution.document, &execution.plan_file))
 }
 
 /// Returns the failure of a run. If a rank of several processes failed, others may wait for it for ever: the job is

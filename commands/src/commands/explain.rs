@@ -3,9 +3,9 @@
 use super::simulate::enough_memory;
 use crate::arguments::ExplainArguments;
 use crate::failure::{Exit, Failure};
-use crate::files;
 use crate::output::Output;
 use crate::plot;
+use crate::read;
 use crate::shown::explained;
 use std::path::Path;
 use trainyard_plan::Plan;
@@ -28,8 +28,8 @@ pub(crate) fn explain(arguments: &ExplainArguments, output: &Output) -> Result<E
 
 /// Reads a plan document with the files that it names.
 pub(crate) fn named(path: &Path) -> Result<NamedPlan, Failure> {
-    let document = files::read_plan(path)?;
-    let machine_files = files::machine_files_of(&document, path, None)?;
+    let document = read::plan(path)?;
+    let machine_files = read::machine_files_of(&document, path, None)?;
     // An invalid plan is reported, with its field, when it is explained.
     if let Ok(plan) = Plan::try_from(document.plan.clone()) {
         enough_memory(&plan, Options::default())?;

@@ -6,6 +6,7 @@ use crate::caller;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
+use crate::read;
 use std::path::PathBuf;
 use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::document::PlanDocument;
@@ -17,7 +18,7 @@ use trainyard_units::counted;
 
 /// Prints or writes the launch files of a plan.
 pub(crate) fn export(arguments: &ExportArguments, output: &Output) -> Result<Exit, Failure> {
-    let document = files::read_plan(&arguments.plan)?;
+    let document = read::plan(&arguments.plan)?;
     let launch = drawn_up(arguments, &document)?;
     let Some(folder) = &arguments.out else {
         output.result(&launch, || reports::launch_page(&launch));
@@ -34,7 +35,7 @@ pub(crate) fn export(arguments: &ExportArguments, output: &Output) -> Result<Exi
 fn drawn_up(arguments: &ExportArguments, document: &PlanDocument) -> Result<LaunchDocument, Failure> {
     let (file, target) = (arguments.plan.display(), arguments.to);
     let cannot = || Failure::input(format!("cannot export plan `{file}` to {}", target.name()));
-    let machine_files = files::machine_files_of(document, &arguments.plan, None)?;
+    let machine_files = read::machine_files_of(document, &arguments.plan, None)?;
     let other_kinds = matches!(&machine_files.machine, Some(MachineFile::Cluster(file)) if file.machines.len() > 1);
     let machine = named_machine(document, machine_files).map_err(|error| cannot().because_of(&error))?;
     if let Ok(plan) = Plan::try_from(document.plan.clone()) {

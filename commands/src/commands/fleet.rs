@@ -12,6 +12,7 @@ use crate::job::{self, Job};
 use crate::marks::{self, Mark};
 use crate::output::{Output, json};
 use crate::quotas;
+use crate::read;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trainyard_history::Kind;
@@ -27,7 +28,7 @@ pub(crate) fn plan(
     output: &Output,
 ) -> Result<Exit, Failure> {
     only_for_jobs(arguments)?;
-    let mut spec: FleetSpec = diagnose::from_toml("fleet", &files::read_text("fleet", file)?, file)?;
+    let mut spec: FleetSpec = diagnose::from_toml("fleet", &read::text("fleet", file)?, file)?;
     aim(&mut spec, &arguments.goal, file)?;
     expect_plans(&spec, arguments.plans.as_deref())?;
     let limits = job::limits(&arguments.search, 1)?;
@@ -103,7 +104,7 @@ fn pool(spec: &FleetSpec, fleet: &Path, constants: Option<&Path>) -> Job {
 fn read(entry: &FleetJobSpec, fleet: &Path, constants: Option<&Path>) -> Result<Job, Failure> {
     let Some(path) = &entry.file else { return Ok(Job::of(entry.in_place(), fleet.into(), constants)) };
     let path = files::beside(fleet, Path::new(path));
-    let spec: JobSpec = diagnose::from_toml("job", &files::read_text("job", &path)?, &path)?;
+    let spec: JobSpec = diagnose::from_toml("job", &read::text("job", &path)?, &path)?;
     Ok(Job::of(spec, path, constants))
 }
 

@@ -12,6 +12,7 @@ use crate::flags::{self, in_each_job};
 use crate::history::{History, Outcome};
 use crate::job::{self, Job};
 use crate::output::{Output, json};
+use crate::read;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -58,7 +59,7 @@ pub(crate) fn train(
     output: &Output,
 ) -> Result<Exit, Failure> {
     only_for_jobs(arguments)?;
-    let spec: JobListSpec = diagnose::from_toml("list of jobs", &files::read_text("list of jobs", file)?, file)?;
+    let spec: JobListSpec = diagnose::from_toml("list of jobs", &read::text("list of jobs", file)?, file)?;
     let devices = devices(&spec, file)?;
     let mut jobs = listed(&spec, devices, file, arguments)?;
     check(&mut jobs, file, arguments)?;
@@ -240,14 +241,14 @@ fn read(entry: &ListedJobSpec, varied: &Variant, list: &Path, index: usize) -> R
     let stem = |path: &Path| path.file_stem().map_or("job".into(), |name| name.to_string_lossy().into_owned());
     if let Some(path) = &entry.plan {
         let path = files::beside(list, Path::new(path));
-        let document = Box::new(files::read_plan(&path).map_err(within)?);
+        let document = Box::new(read::plan(&path).map_err(within)?);
         let name = files::plain_name(&entry.name.clone().unwrap_or_else(|| stem(&path)));
         return Ok((name, What::Planned { document, file: Some(path) }));
     }
     let (spec, path) = match &entry.file {
         Some(path) => {
             let path = files::beside(list, Path::new(path));
-            let text = files::read_text("job", &path).map_err(within)?;
+            let text = read::text("job", &path).map_err(within)?;
             (diagnose::from_toml("job", &text, &path).map_err(within)?, path)
         }
         None => (in_place(entry), list.to_owned()),

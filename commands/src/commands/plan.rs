@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure};
 use crate::headline::Headline;
 use crate::history::{History, Outcome};
 use crate::output::{Output, json};
-use crate::{files, job};
+use crate::{files, job, read};
 use std::path::Path;
 use trainyard_hardware_profiles::Service;
 use trainyard_history::Kind;
@@ -151,7 +151,7 @@ const NEIGHBOURS: usize = 2;
 
 /// Returns the first target whose launch files run a plan.
 fn starting(document: &PlanDocument, file: &Path) -> Option<Target> {
-    let files = files::machine_files_of(document, file, None).ok()?;
+    let files = read::machine_files_of(document, file, None).ok()?;
     let machine = machine(document, files).ok()?;
     let offered = document.prediction.price.as_ref().and_then(PriceUsed::offered);
     let sagemaker = offered.is_some_and(|offered| offered.service == Service::Sagemaker.name());
@@ -171,7 +171,7 @@ fn has_scheduler(cluster: &ClusterSpec, campaign: Option<&CampaignSpec>) -> bool
 pub(super) fn outcome(document: &PlanDocument, folder: &Path) -> Outcome {
     let headline = Headline::from(document);
     Outcome::new(Kind::Plan, "plan.json", document, headline)
-        .with_all(files::named_by(document, &folder.join("plan.json")))
+        .with_all(read::named_by(document, &folder.join("plan.json")))
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use super::execution::stop_on_interrupt;
 use super::measure::Needs;
 use crate::arguments::{Device, TrainArguments};
 use crate::failure::{Exit, Failure};
-use crate::files;
 use crate::job::{Job, LOCAL, local_profile};
 use crate::output::Output;
+use crate::read;
 use std::path::{Path, PathBuf};
 use trainyard_data::{DataReport, DataSource, Dataset, SYNTHETIC, SampleKind};
 use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
@@ -129,11 +129,11 @@ pub(crate) fn profile(
     let path = profile_path(job, device);
     if again || (is_local(job) && !path.exists()) {
         // Without a device flag, the kind measured before is measured again.
-        let before = files::read_profile(&path).ok().filter(|_| device.is_none());
+        let before = read::profile(&path).ok().filter(|_| device.is_none());
         let kind = before.map_or(device.map(DeviceKind::from).unwrap_or_default(), |profile| profile.device);
         return Needs::of(job, limits, kind)?.met(&path, None, stop_on_interrupt(), output);
     }
-    let profile = files::read_profile(&path)?;
+    let profile = read::profile(&path)?;
     device::check_profile(device, &profile, &path)?;
     device::warn_of_another(&profile, output);
     if is_local(job) {

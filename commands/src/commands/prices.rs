@@ -6,6 +6,7 @@ use crate::files;
 use crate::machine;
 use crate::output::Output;
 use crate::quotas;
+use crate::read;
 use serde_json::json;
 use std::path::Path;
 use trainyard_hardware_profiles::{Price, PriceTable, Purchase, Service, SpotBand, catalog};
@@ -48,7 +49,7 @@ fn read(arguments: &ImportArguments) -> Result<Account, Failure> {
     let mut account = Account::default();
     let today = machine::today();
     for path in &arguments.files {
-        let text = files::read_packed("output of a command", path)?;
+        let text = read::packed("output of a command", path)?;
         account
             .read(&text, &today)
             .map_err(|error| Failure::input(format!("cannot read `{}`", path.display())).because_of(&error))?;

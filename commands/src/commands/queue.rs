@@ -9,6 +9,7 @@ use crate::flags;
 use crate::history::{History, Outcome};
 use crate::job;
 use crate::output::Output;
+use crate::read;
 use std::collections::BTreeMap;
 use std::path::Path;
 use trainyard_hardware_profiles::catalog;
@@ -26,7 +27,7 @@ pub(crate) fn is_queue(file: &Path) -> bool {
 pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let file = &arguments.plan;
     only_for_plans(arguments)?;
-    let spec: QueueSpec = diagnose::from_toml("queue", &files::read_text("queue", file)?, file)?;
+    let spec: QueueSpec = diagnose::from_toml("queue", &read::text("queue", file)?, file)?;
     let files = QueueFiles { plans: plans(&spec, file)?, machines: machines(&spec, file)? };
     let document = predict_queue(&spec, &files, arguments.seed).map_err(|error| {
         let hint = error.hint().unwrap_or_else(|| advice::about(error.field(), "queue-file"));
@@ -65,7 +66,7 @@ fn only_for_plans(arguments: &SimulateArguments) -> Result<(), Failure> {
 fn machines(spec: &QueueSpec, file: &Path) -> Result<Option<OwnMachines>, Failure> {
     let Some(path) = &spec.pool.file else { return Ok(None) };
     let path = files::beside(file, Path::new(path));
-    let described = files::read_cluster(&path).map_err(|failure| failure.inside(refused(file), "in `pool.file`"))?;
+    let described = read::cluster(&path).map_err(|failure| failure.inside(refused(file), "in `pool.file`"))?;
     let machines = OwnMachines::new(described, catalog()).map_err(|error| {
         let because = format!("{error} (read from `{}`)", path.display());
         refused(file).because(because).maybe_hint(error.hint())
@@ -78,7 +79,7 @@ fn plans(spec: &QueueSpec, file: &Path) -> Result<BTreeMap<String, PlanDocument>
     let named = spec.jobs.iter().enumerate().filter_map(|(index, job)| Some((index, job.plan.as_ref()?)));
     named
         .map(|(index, path)| {
-            let document = files::read_plan(&files::beside(file, Path::new(path)))
+            let document = read::plan(&files::beside(file, Path::new(path)))
                 .map_err(|failure| failure.inside(refused(file), &format!("in `job[{index}].plan`")))?;
             Ok((path.clone(), document))
         })

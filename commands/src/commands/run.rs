@@ -5,9 +5,9 @@ use super::preparation::check_data;
 use super::{beside_weights, device, processes};
 use crate::arguments::{Launcher, RunArguments};
 use crate::failure::{Exit, Failure};
-use crate::files;
 use crate::history::History;
 use crate::output::Output;
+use crate::read;
 use std::path::{Path, PathBuf};
 use trainyard_data::DataSource;
 use trainyard_hardware_profiles::DeviceKind;
@@ -81,13 +81,13 @@ fn source(arguments: &RunArguments) -> DataSource {
 
 /// Reads and checks the plan and everything that a run of it needs.
 fn prepare(arguments: &RunArguments, output: &Output) -> Result<Prepared, Failure> {
-    let document = files::read_plan(&arguments.plan)?;
+    let document = read::plan(&arguments.plan)?;
     check_hyper_parameters(&document.job.training, document.plan.optimizer).map_err(|error| {
         Failure::input(format!("plan `{}` cannot be run", arguments.plan.display())).because(error.to_string())
     })?;
     // Warnings about one host say nothing of many.
     let heard = if arguments.launcher == Launcher::Mpi { &output.muted() } else { output };
-    let profile = files::profile_of(&document, &arguments.plan).ok().flatten();
+    let profile = read::profile_of(&document, &arguments.plan).ok().flatten();
     if let Some(profile) = &profile {
         device::warn_of_another(profile, heard);
     }
@@ -120,7 +120,7 @@ fn predicted(
     (kind, measured_on): (DeviceKind, Option<DeviceKind>),
     output: &Output,
 ) -> Option<Timeline> {
-    match files::machine_files_of(document, &arguments.plan, None) {
+    match read::machine_files_of(document, &arguments.plan, None) {
         Ok(_) if measured_on.is_some_and(|measured_on| measured_on != kind) => {
             output.warn(format!(
                 "the plan is for a profile of {}; nothing is predicted of {}",

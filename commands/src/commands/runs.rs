@@ -5,7 +5,7 @@ use crate::diagnose::from_json;
 use crate::failure::{Exit, Failure};
 use crate::job::local_profile;
 use crate::output::Output;
-use crate::{files, machine};
+use crate::{files, machine, read};
 use std::path::{Path, PathBuf};
 use trainyard_calibration::{RunMeasurement, correct_profile, profile_to_toml};
 use trainyard_executor::{MEASUREMENT_SCHEMA, RunReport};
@@ -20,7 +20,7 @@ pub(super) const MEASUREMENT: &str = "measurement.json";
 
 /// Reads a measurement file.
 pub(super) fn read_report(path: &Path) -> Result<RunReport, Failure> {
-    let report: RunReport = from_json("measurement", &files::read_text("measurement", path)?, path)?;
+    let report: RunReport = from_json("measurement", &read::text("measurement", path)?, path)?;
     if report.schema != MEASUREMENT_SCHEMA {
         return Err(Failure::input(format!("cannot read measurement `{}`", path.display()))
             .because(format!("`schema` is `{}`, but this version reads `{MEASUREMENT_SCHEMA}`", report.schema))
@@ -59,8 +59,8 @@ fn durations(report: &RunReport) -> Result<(), Invalid> {
 /// Corrects a profile by the runs of a file or folder, and writes it if steps are then predicted better.
 pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
     let path = arguments.profile.clone().unwrap_or_else(|| local_profile(arguments.device.into()));
-    let profile = files::read_profile(&path)?;
-    let catalog = files::catalog_of(arguments.constants.as_deref())?;
+    let profile = read::profile(&path)?;
+    let catalog = read::catalog_of(arguments.constants.as_deref())?;
     let stack = catalog.stack(EXECUTOR_STACK).map_err(|error| Failure::input(error.to_string()))?;
     let date = machine::today();
     let shown = from.display().to_string();

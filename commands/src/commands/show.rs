@@ -2,8 +2,8 @@
 
 use crate::arguments::{Kind, ShowArguments};
 use crate::failure::{Exit, Failure};
-use crate::files;
 use crate::output::Output;
+use crate::read;
 use clap::ValueEnum;
 use serde_json::json;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) fn show(arguments: &ShowArguments, output: &Output) -> Result<Exit, F
         kinds(output);
         return Ok(Exit::Done);
     };
-    let catalog = &*files::catalog_of(arguments.constants.as_deref())?;
+    let catalog = &*read::catalog_of(arguments.constants.as_deref())?;
     match arguments.name.as_deref() {
         Some(pattern) if pattern.contains('*') && !matches!(kind, Kind::Prices) => {
             list(kind, catalog, pattern, output)?;
@@ -98,7 +98,7 @@ fn entry(kind: Kind, catalog: &Catalog, name: &str, output: &Output) -> Result<(
             Ok(entry) => {
                 output.result(&model(entry), || reports::model(&entry.model, Some(entry), &entry.source));
             }
-            Err(_) if files::is_model_path(name) => model_of_file(Path::new(name), output)?,
+            Err(_) if read::is_model_path(name) => model_of_file(Path::new(name), output)?,
             Err(error) => return Err(no_entry(error)),
         },
         Kind::Datasets => {
@@ -137,7 +137,7 @@ fn prices(catalog: &Catalog, pattern: Option<&str>, output: &Output) -> Result<(
 
 /// Shows the model of a file: a configuration of Hugging Face or the folder with one, a graph in the ONNX format, or TOML.
 fn model_of_file(path: &Path, output: &Output) -> Result<(), Failure> {
-    let spec = files::read_model(path, None)?;
+    let spec = read::model(path, None)?;
     let model = Model::try_from(spec).map_err(|error| {
         let whole = Failure::input(format!("`{}` holds no valid model", path.display()));
         whole.because(error.to_string()).maybe_hint(error.hint())

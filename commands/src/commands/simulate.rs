@@ -10,6 +10,7 @@ use crate::history::{History, Outcome};
 use crate::machine;
 use crate::output::{Output, json};
 use crate::plot;
+use crate::read;
 use crate::traces;
 use std::path::Path;
 use trainyard_history::Kind;
@@ -40,8 +41,8 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
 }
 
 fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
-    let document = files::read_plan(&arguments.plan)?;
-    let files = files::machine_files_of(&document, &arguments.plan, arguments.constants.as_deref())?;
+    let document = read::plan(&arguments.plan)?;
+    let files = read::machine_files_of(&document, &arguments.plan, arguments.constants.as_deref())?;
     let refused = |error: Invalid| {
         Failure::input(format!("cannot simulate plan `{}`", arguments.plan.display())).because_of(&error)
     };
@@ -69,7 +70,7 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
     }
     files::write_all(&written)?;
     let simulated = Outcome::new(Kind::Simulation, "plan.json", &document, Headline::from(&document))
-        .with_all(files::named_by(&document, &arguments.plan));
+        .with_all(read::named_by(&document, &arguments.plan));
     let kept = history.keep(simulated, output);
     output.result(&document, || reports::simulation(&document, output.width()));
     kept.tell(output);
@@ -128,7 +129,7 @@ fn whole_training(
     let plotted = arguments.plot.write(|| reports::campaign_plot(&document, Breadth::Wide).map_err(plot::refused))?;
     let drawn = Outcome::new(Kind::Simulation, "campaign.json", &document, Headline::from(&document))
         .with("plan.json", json(plan))
-        .with_all(files::named_by(plan, &arguments.plan));
+        .with_all(read::named_by(plan, &arguments.plan));
     let kept = history.keep(drawn, output);
     output.result(&document, || reports::campaign(&document, output.width()));
     kept.tell(output);

@@ -2,8 +2,8 @@
 
 use crate::arguments::ValidateArguments;
 use crate::failure::{Exit, Failure};
-use crate::files;
 use crate::output::Output;
+use crate::read;
 use indicatif::ProgressBar;
 use serde::ser::{Error, SerializeStruct};
 use serde::{Serialize, Serializer};
@@ -18,8 +18,8 @@ const TOLD: usize = 20;
 /// Predicts every row of a table. Rows with malformed cells are reported, and the others still predicted.
 pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result<Exit, Failure> {
     let name = arguments.table.display().to_string();
-    let catalog = files::catalog_of(arguments.constants.as_deref())?;
-    let (file, length) = files::open("table", &arguments.table)?;
+    let catalog = read::catalog_of(arguments.constants.as_deref())?;
+    let (file, length) = read::open("table", &arguments.table)?;
     let validation = Validation::new(file, &name, &catalog).map_err(|error| refused(&error))?;
     if let Some(warning) = validation.unread() {
         output.warn(warning);

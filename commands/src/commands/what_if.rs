@@ -9,7 +9,7 @@ use crate::history::{History, Outcome};
 use crate::job::Job;
 use crate::output::{Output, json};
 use crate::printed::is_printed;
-use crate::{files, job, plot};
+use crate::{files, job, plot, read};
 use std::path::Path;
 use trainyard_hardware_profiles::ClusterFile;
 use trainyard_history::Kind;
@@ -94,13 +94,13 @@ fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
     if let Some(path) = arguments.job.job.as_deref().filter(|path| is_plan(path)) {
         only_for_jobs(arguments)?;
         job::limits(&arguments.search, 1)?;
-        let document = files::read_plan(path)?;
+        let document = read::plan(path)?;
         // An invalid plan is reported, with its field, when it is varied.
         if let Ok(plan) = Plan::try_from(document.plan.clone()) {
             enough_memory(&plan, Options::default())?;
         }
-        let prices = arguments.job.prices.as_deref().map(files::read_prices).transpose()?;
-        let files = files::machine_files_of(&document, path, arguments.job.constants.as_deref())?;
+        let prices = arguments.job.prices.as_deref().map(read::prices).transpose()?;
+        let files = read::machine_files_of(&document, path, arguments.job.constants.as_deref())?;
         let files = MachineFiles { prices, ..files };
         return Ok(Asked { subject: Subject::Plan(Box::new(HeldPlan { document, files })), job: None });
     }

@@ -1,6 +1,6 @@
 //! Encoders as BERT and RoBERTa.
 
-use super::parts::{Heads, Stream, classifier, operator, pooler};
+use super::parts::{Heads, Stream, classifier, pooler};
 use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, head_classes,
     kernel, needed, optional, or, positions,
@@ -8,7 +8,7 @@ use crate::families::fields::{
 use crate::families::model::{Architecture, Sample};
 use crate::families::{Dropout, HeadKind};
 use crate::graph::{Layer, OperatorGraph};
-use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
+use crate::operator::{AttentionKernel, Mask, Operator};
 use trainyard_units::Invalid;
 
 dimensions! {
@@ -109,13 +109,6 @@ impl Bert {
     /// Returns the prediction of masked tokens.
     fn masked_tokens(&self) -> Vec<Operator> {
         let stream = Stream { tokens: self.predictions.unwrap_or(self.seq_len), ..self.stream() };
-        let activation = OperatorKind::Activation { rows: stream.tokens, width: self.hidden };
-        let mut operators = vec![
-            stream.linear(self.hidden, self.hidden, Split::Tokens),
-            operator(activation, Split::Tokens),
-            stream.norm(),
-        ];
-        operators.extend(stream.logits(self.vocab, true, true));
-        operators
+        stream.masked_tokens(self.hidden, self.vocab)
     }
 }

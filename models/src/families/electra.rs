@@ -94,14 +94,8 @@ impl Electra {
     /// Returns the generator's prediction at masked positions, and the discriminator's lookup of what it wrote.
     fn replacement(&self) -> Layer {
         let masked = Stream { tokens: (self.seq_len * MASKED_PERCENT).div_ceil(100), ..self.stream(self.hidden) };
-        let activation = OperatorKind::Activation { rows: masked.tokens, width: self.hidden };
         let lookup = OperatorKind::TiedEmbedding { rows: self.seq_len, width: self.hidden };
-        let mut operators = vec![
-            masked.linear(self.generator_hidden, self.hidden, Split::Tokens),
-            operator(activation, Split::Tokens),
-            masked.norm(),
-        ];
-        operators.extend(masked.logits(self.vocab, true, true));
+        let mut operators = masked.masked_tokens(self.generator_hidden, self.vocab);
         operators.extend([operator(lookup, Split::Tokens), self.stream(self.hidden).norm()]);
         Layer { name: "replacement".into(), role: LayerRole::Block, ..self.stream(self.hidden).input(operators) }
     }

@@ -6,6 +6,9 @@ use trainyard_units::Invalid;
 
 // Upper limits that keep every product of dimensions within 64 bits and catch a slipped decimal.
 pub(crate) const LAYERS_MAX: u64 = 10_000;
+/// Operators of all layers, repeated ones counted each time: those of the largest published models are some ten thousand.
+/// Sides within sides multiply, so that a few lines may ask for more than a machine holds.
+pub(crate) const OPERATORS_MAX: u64 = 1 << 18;
 pub(crate) const WIDTH_MAX: u64 = 1 << 20;
 pub(crate) const VOCABULARY_MAX: u64 = 1 << 24;
 /// Rows of all embedding tables together: eight for each of the people that there are.

@@ -8,7 +8,7 @@ use crate::families::fields::{
     needed, optional, or, positive,
 };
 use crate::families::model::{Architecture, Sample};
-use crate::families::{Family, ModelSpec, rotary};
+use crate::families::rotary;
 use crate::graph::OperatorGraph;
 use crate::operator::AttentionKernel;
 
@@ -59,25 +59,7 @@ impl Architecture for Gemma2 {
     }
 
     fn graph(&self) -> OperatorGraph {
-        let spec = ModelSpec {
-            hidden: Some(self.hidden),
-            heads: Some(self.heads),
-            head_width: Some(self.head_width),
-            ffn: Some(self.ffn),
-            layers: Some(self.layers),
-            kv_heads: Some(self.kv_heads),
-            vocab: Some(self.vocab),
-            seq_len: Some(self.seq_len),
-            attention: Some(self.attention),
-            window: self.window,
-            window_blocks: self.window_blocks.clone(),
-            part_norms: Some(2),
-            score_cap: self.score_cap,
-            logit_cap: self.logit_cap,
-            tied_head: Some(self.tied_head),
-            ..ModelSpec::new(&self.name, Family::Blocks)
-        };
-        Blocks::graph_of(spec, self.dropout)
+        Blocks::graph_of(self, |spec| spec.part_norms = Some(2))
     }
 }
 
@@ -90,7 +72,7 @@ impl Gemma2 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::families::{Family, ModelSpec};
     use crate::{Model, ModelError, Sharing};
 
     fn spec() -> ModelSpec {

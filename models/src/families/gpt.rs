@@ -63,9 +63,7 @@ impl Gpt {
     }
 
     pub(super) fn head(&self, tied: bool) -> crate::Layer {
-        let mut operators = vec![self.stream().norm()];
-        operators.extend(self.stream().logits(self.vocab, tied, false));
-        Stream::head(self.seq_len, operators)
+        self.stream().language_model_head(self.vocab, tied)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::families::fields::{
     optional, or, positive,
 };
 use crate::families::model::{Architecture, Sample};
-use crate::families::{Family, ModelSpec, rotary};
+use crate::families::rotary;
 use crate::graph::OperatorGraph;
 use crate::operator::AttentionKernel;
 use trainyard_units::Invalid;
@@ -64,24 +64,10 @@ impl Architecture for GptNeox {
     }
 
     fn graph(&self) -> OperatorGraph {
-        let spec = ModelSpec {
-            hidden: Some(self.hidden),
-            heads: Some(self.heads),
-            ffn: Some(self.ffn),
-            layers: Some(self.layers),
-            vocab: Some(self.vocab),
-            seq_len: Some(self.seq_len),
-            attention: Some(self.attention),
-            rotary_width: self.rotary_width,
-            norm: Some(Norm::Layer),
-            parallel_norms: self.parallel_norms,
-            qkv_bias: Some(true),
-            ffn_bias: Some(true),
-            feed_forward: Some(FeedForward::Smooth),
-            tied_head: Some(self.tied_head),
-            ..ModelSpec::new(&self.name, Family::Blocks)
-        };
-        Blocks::graph_of(spec, self.dropout)
+        Blocks::graph_of(self, |spec| {
+            (spec.norm, spec.feed_forward) = (Some(Norm::Layer), Some(FeedForward::Smooth));
+            (spec.qkv_bias, spec.ffn_bias) = (Some(true), Some(true));
+        })
     }
 }
 

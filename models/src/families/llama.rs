@@ -1,6 +1,6 @@
 //! Decoders as Llama, dense or with experts.
 
-use super::parts::{Experts, FeedForward, Heads, Norm, Stream};
+use super::parts::{Experts, Heads, Stream};
 use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, equal_groups,
     kernel, needed, optional, or, positive,
@@ -101,14 +101,7 @@ impl Architecture for Llama {
 
 impl Llama {
     fn stream(&self) -> Stream {
-        Stream {
-            tokens: self.seq_len,
-            hidden: self.hidden,
-            norm: Norm::Rms,
-            feed_forward: FeedForward::Gated,
-            dropout: self.dropout.counted(false),
-            bias: false,
-        }
+        Stream::gated(self.seq_len, self.hidden, self.dropout.counted(false))
     }
 
     fn heads(&self) -> Heads {
@@ -126,9 +119,7 @@ impl Llama {
     }
 
     fn head(&self) -> Layer {
-        let mut operators = vec![self.stream().norm()];
-        operators.extend(self.stream().logits(self.vocab, self.tied_head, false));
-        Stream::head(self.seq_len, operators)
+        self.stream().language_model_head(self.vocab, self.tied_head)
     }
 }
 

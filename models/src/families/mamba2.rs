@@ -1,6 +1,6 @@
 //! Selective state-space models as Mamba-2.
 
-use super::parts::{FeedForward, Norm, Stream};
+use super::parts::{Norm, Stream};
 use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, choice, dimensions, divisor, needed, or,
 };
@@ -45,9 +45,7 @@ impl Architecture for Mamba2 {
     fn graph(&self) -> OperatorGraph {
         let stream = self.stream();
         let embedding = Layer { tensor_reductions: 0, ..stream.input(vec![stream.lookup(self.vocab, 0, 0)]) };
-        let mut head = vec![stream.norm()];
-        head.extend(stream.logits(self.vocab, self.tied_head, false));
-        let head = Layer { tensor_reductions: 0, ..Stream::head(self.seq_len, head) };
+        let head = Layer { tensor_reductions: 0, ..stream.language_model_head(self.vocab, self.tied_head) };
         let shared = if self.tied_head { self.vocab * self.hidden } else { 0 };
         OperatorGraph::of_equal_blocks(embedding, self.block(), self.layers, head, shared)
     }
@@ -55,14 +53,7 @@ impl Architecture for Mamba2 {
 
 impl Mamba2 {
     fn stream(&self) -> Stream {
-        Stream {
-            tokens: self.seq_len,
-            hidden: self.hidden,
-            norm: Norm::Rms,
-            feed_forward: FeedForward::Gated,
-            dropout: false.into(),
-            bias: false,
-        }
+        Stream::gated(self.seq_len, self.hidden, false)
     }
 
     fn block(&self) -> Layer {

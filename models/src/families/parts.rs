@@ -199,6 +199,12 @@ impl Stream {
         Self { tokens, hidden, norm: Norm::Layer, feed_forward: FeedForward::Smooth, dropout, bias: true }
     }
 
+    /// Root-mean-square normalisation, gates and no biases, as in Llama.
+    pub(super) fn gated(tokens: u64, hidden: u64, dropout: impl Into<Dropped>) -> Self {
+        let dropout = dropout.into();
+        Self { tokens, hidden, norm: Norm::Rms, feed_forward: FeedForward::Gated, dropout, bias: false }
+    }
+
     pub(super) fn elements(self) -> u64 {
         self.tokens * self.hidden
     }
@@ -382,6 +388,22 @@ impl Stream {
     pub(super) fn head(rows: u64, operators: Vec<Operator>) -> Layer {
         let layer = Layer::undivided("head", LayerRole::Output, operators, rows);
         Layer { tensor_reductions: 1, ..layer }
+    }
+
+    /// The last layer of a language model: normalisation, logits and loss, from the token table if it is tied.
+    pub(super) fn language_model_head(self, vocab: u64, tied: bool) -> Layer {
+        let mut operators = vec![self.norm()];
+        operators.extend(self.logits(vocab, tied, false));
+        Self::head(self.tokens, operators)
+    }
+
+    /// The prediction of masked tokens from so many features, from the token table.
+    pub(super) fn masked_tokens(self, inputs: u64, vocab: u64) -> Vec<Operator> {
+        let activation = OperatorKind::Activation { rows: self.tokens, width: self.hidden };
+        let mut operators =
+            vec![self.linear(inputs, self.hidden, Split::Tokens), operator(activation, Split::Tokens), self.norm()];
+        operators.extend(self.logits(vocab, true, true));
+        operators
     }
 
     /// Logits and loss of a language model, from the token table if it is tied.

@@ -84,10 +84,7 @@ impl T5 {
     }
 
     fn head(&self) -> Layer {
-        let decoder = self.stream(self.decoder_seq_len);
-        let mut operators = vec![decoder.norm()];
-        operators.extend(decoder.logits(self.vocab, self.tied_head, false));
-        Stream::head(self.decoder_seq_len, operators)
+        self.stream(self.decoder_seq_len).language_model_head(self.vocab, self.tied_head)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Models that were read from the graph of another program: operators with their sizes, which depend on no input.
 
 use super::layers::{check_input, sample};
-use crate::families::fields::{Dimensions, Field, LAYERS_MAX};
+use crate::families::fields::{Dimensions, Field, LAYERS_MAX, OPERATORS_MAX};
 use crate::families::model::{Architecture, Named, Sample};
 use crate::families::{ModelError, ModelSpec};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
@@ -18,9 +18,6 @@ use trainyard_units::Invalid;
 
 /// Most elements of anything, and most weights of an operator, which keeps every count within 64 bits.
 const SIZE_MAX: u64 = 1 << 36;
-
-/// Most operators of a model, repeated ones counted each time.
-const OPERATORS_MAX: u64 = 1 << 18;
 
 /// A model of traced layers.
 #[derive(Clone, Debug, PartialEq)]

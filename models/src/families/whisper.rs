@@ -1,7 +1,7 @@
 //! Encoder-decoders from sound to text as Whisper.
 
 use super::encoder_decoder::Stacks;
-use super::parts::{FeedForward, Heads, Norm, Stream, operator};
+use super::parts::{Heads, Stream, operator};
 use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
     positions,
@@ -69,9 +69,7 @@ impl Architecture for Whisper {
             ffn: self.ffn,
             seam: vec![encoder.norm(), decoder.lookup(self.vocab, self.positions, 0)],
         };
-        let mut head = vec![decoder.norm()];
-        head.extend(decoder.logits(self.vocab, true, false));
-        let head = Stream::head(self.decoder_seq_len, head);
+        let head = decoder.language_model_head(self.vocab, true);
         // The decoder's table stands behind the encoder; for a cut into stages it counts as the first layer's.
         stacks.graph(self.stem(encoder), head, self.vocab * self.hidden)
     }
@@ -79,8 +77,7 @@ impl Architecture for Whisper {
 
 impl Whisper {
     fn stream(&self, tokens: u64) -> Stream {
-        let feed_forward = FeedForward::Smooth;
-        Stream { tokens, hidden: self.hidden, norm: Norm::Layer, feed_forward, dropout: false.into(), bias: true }
+        Stream::gelu(tokens, self.hidden, false)
     }
 
     /// Two convolutions over frames, each with its activation, and sinusoids.

@@ -322,7 +322,6 @@ pub(super) fn with_at_most(problem: &Problem, most: u32, of: Option<&str>) -> Pr
 mod tests {
     use crate::asking;
     use trainyard_plan::document::PlanDocument;
-    use trainyard_plan::{GlobalBatch, JobSpec};
 
     /// The plan of a job on so many machines at most that has a deadline and, if any, this budget.
     fn planned(instances: u32, deadline: &str, budget: Option<f64>) -> PlanDocument {
@@ -349,10 +348,8 @@ mod tests {
 
     #[test]
     fn a_quota_that_stands_in_the_way_is_told() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2-xl".into());
+        let mut job = asking::training("gpt2-xl", 512);
         job.data.samples = Some(5_000_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(512));
         job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
         job.cluster.quotas = Some([("P".to_owned(), 96)].into());
         let told = |deadline: &str| {

@@ -104,11 +104,8 @@ mod tests {
     use trainyard_plan::document::PlanDocument;
 
     fn job() -> JobSpec {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2".into());
-        job.data.tokens = Some(1e9);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.max_instances = Some(2);
+        let mut job = asking::training("gpt2", 64);
+        (job.data.tokens, job.cluster.max_instances) = (Some(1e9), Some(2));
         job
     }
 

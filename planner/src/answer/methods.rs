@@ -113,7 +113,6 @@ fn offers(rental: &Rental, one_more: Option<u32>) -> Vec<(f64, String, u32)> {
 mod tests {
     use super::*;
     use crate::asking::{self, planned};
-    use trainyard_plan::GlobalBatch;
 
     /// Full fine-tuning of a model of 32 billion parameters on one machine.
     fn large(machine: &str) -> JobSpec {
@@ -146,11 +145,8 @@ mod tests {
 
     #[test]
     fn methods_that_the_named_software_does_not_train_are_told_from_those_that_do_not_fit() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2".into());
-        job.data.tokens = Some(1e7);
-        job.training.global_batch = Some(GlobalBatch::Exactly(16));
-        job.training.method = Some(Method::Full);
+        let mut job = asking::training("gpt2", 16);
+        (job.data.tokens, job.training.method) = (Some(1e7), Some(Method::Full));
         job.cluster.instances = Some(vec!["g4dn.xlarge".into()]);
         job.cluster.stack = Some("pytorch-fsdp".into());
         let methods = planned(&job).methods;

@@ -61,7 +61,7 @@ fn on_larger(problem: &Problem, fixed: &Fixed, times: f64) -> Option<Shortfall> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::{Limits, NoPlan, recommend};
+    use crate::answer::NoPlan;
     use crate::asking;
 
     /// Larger devices by what is said, and not by two per cent less.
@@ -70,10 +70,9 @@ mod tests {
         let mut job = asking::job("llama-3-8b", 64, &["p5.48xlarge"], 1);
         job.data.tokens = Some(1e9);
         let problem = asking::solvable(&job);
-        let fix = ["tp=2", "pp=1", "cp=1", "recompute=none", "micro_batch=2", "zero=optimizer"].map(String::from);
-        let fixed = Fixed::parse(&fix).expect("fields");
-        let limits = Limits { fixed: fixed.clone(), ..Limits::default() };
-        let error = recommend(&problem, &limits, &job).expect_err("too much without recomputation");
+        let fix = ["tp=2", "pp=1", "cp=1", "recompute=none", "micro_batch=2", "zero=optimizer"];
+        let fixed = asking::held(&fix);
+        let error = asking::answered(&problem, &job, &fix).expect_err("too much without recomputation");
         let NoPlan::OutOfMemory { bound, nearest: Some(nearest), .. } = error else { panic!("{error}") };
         assert!(nearest.needed >= bound.needed && nearest.available == bound.available, "{nearest:?}");
         let said: f64 = nearest.times().parse().expect("a number");

@@ -643,9 +643,7 @@ mod tests {
 
     fn refused_of(job: &JobSpec, own: Resources, fix: &[&str]) -> (NoPlan, String) {
         let problem = problem(job, own).expect("a solvable job");
-        let fix: Vec<String> = fix.iter().map(ToString::to_string).collect();
-        let limits = Limits { fixed: Fixed::parse(&fix).expect("fields"), ..Limits::default() };
-        let error = recommend(&problem, &limits, job).expect_err("no plan");
+        let error = asking::answered(&problem, job, fix).expect_err("no plan");
         let hint = error.hint().expect("a hint");
         (error, hint)
     }

@@ -294,9 +294,8 @@ mod tests {
     use super::WaysOut;
     use crate::answer::{Limits, NoPlan, recommend};
     use crate::asking;
-    use crate::problem::{Resources, problem};
-    use trainyard_hardware_profiles::ClusterFile;
-    use trainyard_plan::{Fixed, GlobalBatch, JobSpec, Method};
+    use crate::problem::problem;
+    use trainyard_plan::Method;
 
     /// What is said of a model that does not fit on so many nodes with eight H100 of one's own.
     fn on_nodes(model: &str, nodes: u32, fix: &[&str]) -> (WaysOut, String) {
@@ -304,16 +303,10 @@ mod tests {
             "name = \"own\"\n[[machines]]\nname = \"node\"\nlike = \"p5.48xlarge\"\ncount = {nodes}\n\
              network = {{ bandwidth = \"400 Gbit/s\", cards = 8, transport = \"infiniband\" }}\n"
         );
-        let file: ClusterFile = toml::from_str(&text).expect("the form of a cluster file");
-        let mut job = JobSpec::default();
-        (job.model.name, job.cluster.file) = (Some(model.into()), Some("own.toml".into()));
+        let (mut job, own) = asking::on_own(model, 64, &text);
         (job.model.seq_len, job.data.samples) = (Some(4096), Some(10_000));
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        let own = Resources { cluster_file: Some(file), cluster_path: Some("own.toml".into()), ..Resources::default() };
         let problem = problem(&job, own).expect("a solvable job");
-        let fix: Vec<String> = fix.iter().map(ToString::to_string).collect();
-        let limits = Limits { fixed: Fixed::parse(&fix).expect("fields"), ..Limits::default() };
-        let error = recommend(&problem, &limits, &job).expect_err("it is too large");
+        let error = asking::answered(&problem, &job, fix).expect_err("it is too large");
         let hint = error.hint().expect("there is one");
         let NoPlan::OutOfMemory { ways_out, .. } = error else { panic!("{error}") };
         (*ways_out, hint)
@@ -345,16 +338,11 @@ mod tests {
                 "name = \"desk\"\n[[machines]]\nname = \"desk\"\ncount = 1\ngpus = 1\ngpu = \"rtx-4090\"\n[machines.host]\n\
                  memory = \"{memory}\"\nmemory_bandwidth = \"80 GB/s\"\npcie = \"31.5 GB/s\"\n"
             );
-            let mut job = JobSpec::default();
-            (job.model.name, job.cluster.file) = (Some("qwen3-4b".into()), Some("desk.toml".into()));
+            let (mut job, own) = asking::on_own("qwen3-4b", 16, &text);
             (job.model.seq_len, job.data.samples) = (Some(2048), Some(10_000));
-            job.training.global_batch = Some(GlobalBatch::Exactly(16));
             job.training.method = Some(Method::Full);
-            let file: ClusterFile = toml::from_str(&text).expect("the form of a cluster file");
-            let own =
-                Resources { cluster_file: Some(file), cluster_path: Some("desk.toml".into()), ..Resources::default() };
             let problem = problem(&job, own).expect("a solvable job");
-            recommend(&problem, &Limits::default(), &job).err().and_then(|error| error.hint())
+            asking::answered(&problem, &job, &[]).err().and_then(|error| error.hint())
         };
         let little =
             told("64 GiB").expect("moments and master weights of 4 billion values take 45 GiB, and their copies");
@@ -368,10 +356,8 @@ mod tests {
             let mut job = asking::job("llama-3.1-8b", 16, &["g6e.xlarge"], 1);
             (job.model.seq_len, job.data.samples) = (Some(512), Some(10_000));
             job.training.method = method;
-            let problem = asking::solvable(&job);
-            let fix = ["offload=none".to_owned()];
-            let limits = Limits { fixed: Fixed::parse(&fix).expect("a field"), ..Limits::default() };
-            recommend(&problem, &limits, &job).expect_err("it is too large").hint().expect("there is one")
+            let answer = asking::answered(&asking::solvable(&job), &job, &["offload=none"]);
+            answer.expect_err("it is too large").hint().expect("there is one")
         };
         let full = told(Some(Method::Full));
         assert!(full.ends_with("or train adapters instead of all weights (--fine-tune lora)"), "{full}");
@@ -387,10 +373,8 @@ mod tests {
             let mut job = asking::job("llama-3.2-1b", 16, &["g5.xlarge"], 1);
             (job.model.seq_len, job.data.samples) = (Some(1024), Some(10_000));
             (job.training.method, job.cluster.stack) = (Some(Method::Full), Some(stack.into()));
-            let problem = asking::solvable(&job);
-            let limits =
-                Limits { fixed: Fixed::parse(&["precision=bf16-mixed".into()]).expect("a field"), ..Limits::default() };
-            recommend(&problem, &limits, &job).expect_err("it is too large").hint().expect("there is one")
+            let answer = asking::answered(&asking::solvable(&job), &job, &["precision=bf16-mixed"]);
+            answer.expect_err("it is too large").hint().expect("there is one")
         };
         let has = told("pytorch-ddp");
         let first = "keep AdamW's moments in eight bits (--optimizer adamw-8bit), ";
@@ -404,9 +388,8 @@ mod tests {
     fn tables_that_fit_without_moments_are_advised_to_do_without() {
         let mut job = asking::job("dlrm-small", 16_384, &["g5.xlarge"], 1);
         job.data.samples = Some(1_000_000);
-        let problem = asking::solvable(&job);
-        let limits = Limits { fixed: Fixed::parse(&["offload=none".into()]).expect("a field"), ..Limits::default() };
-        let told = recommend(&problem, &limits, &job).expect_err("it is too large").hint().expect("there is one");
+        let answer = asking::answered(&asking::solvable(&job), &job, &["offload=none"]);
+        let told = answer.expect_err("it is too large").hint().expect("there is one");
         assert!(told.starts_with("train with less state (--optimizer sgd)"), "{told}");
     }
 

@@ -53,6 +53,19 @@ pub fn chance_of_deviations(keeps: impl FnMut(f64) -> bool) -> f64 {
     chance_up_to([-DEVIATIONS, DEVIATIONS], keeps, |kept| Normal::standard().cdf(kept))
 }
 
+/// Returns the ends beyond which 5 % lie on either side, of a value between two others; `within` is the probability of all up to
+/// one. Each end is sought by so many halvings of the range.
+pub fn interval_between([least, most]: [f64; 2], halvings: u32, within: impl Fn(f64) -> f64) -> [f64; 2] {
+    [TAIL, 1.0 - TAIL].map(|part| {
+        let (mut below, mut above) = (least, most);
+        for _ in 0..halvings {
+            let middle = f64::midpoint(below, above);
+            if within(middle) < part { below = middle } else { above = middle }
+        }
+        above
+    })
+}
+
 /// Returns the probability of the values up to the largest at which a goal is kept; `probability` is that of all up to one. The
 /// goal is sure where it is kept at the last of the range, and out of the question where it is missed at the first.
 fn chance_up_to(
@@ -141,14 +154,7 @@ pub(crate) fn add_chances(
             return [least, most];
         }
         let of_step = StepsSpread { seeds: 0.0, ..steps };
-        [TAIL, 1.0 - TAIL].map(|part| {
-            let (mut below, mut above) = (least, most);
-            for _ in 0..HALVINGS_OF_COST {
-                let middle = f64::midpoint(below, above);
-                if within(of_step, middle, FEWER_PRICES) < part { below = middle } else { above = middle }
-            }
-            above
-        })
+        interval_between([least, most], HALVINGS_OF_COST, |usd| within(of_step, usd, FEWER_PRICES))
     });
 }
 

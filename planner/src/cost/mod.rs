@@ -5,8 +5,8 @@ mod overheads;
 mod rent;
 mod run_conditions;
 
-pub use chance::chance_of_deviations;
 pub(crate) use chance::{add_chances, spread_of};
+pub use chance::{chance_of_deviations, interval_between};
 pub(crate) use overheads::{JOB_OF_A_STEP, Overheads, TrainingCost, Work};
 pub(crate) use rent::Rent;
 pub use rent::checkpoint_time;

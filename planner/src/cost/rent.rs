@@ -115,13 +115,14 @@ impl Rent {
 mod tests {
     use super::checkpoint_time;
     use crate::answer::{Limits, recommend};
+    use crate::asking;
     use crate::campaign::campaign;
     use crate::missed_goal;
     use crate::predict::resimulate;
     use crate::problem::{Resources, problem};
     use trainyard_hardware_profiles::ClusterFile;
     use trainyard_plan::document::PlanDocument;
-    use trainyard_plan::{GlobalBatch, JobSpec, Objective};
+    use trainyard_plan::{JobSpec, Objective};
     use trainyard_sim::Options;
 
     /// A cluster file with two kinds of machines at these prices, or without a price, and more text.
@@ -137,11 +138,8 @@ mod tests {
     const SHARED: &str = "[shared_storage]\nread = \"5 GB/s\"\n";
 
     fn job() -> JobSpec {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2".into());
-        job.data.samples = Some(1_000_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(96));
-        job.cluster.file = Some("own.toml".into());
+        let mut job = asking::training("gpt2", 96);
+        (job.data.samples, job.cluster.file) = (Some(1_000_000), Some("own.toml".into()));
         job
     }
 

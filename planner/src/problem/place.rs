@@ -461,20 +461,15 @@ pub(crate) fn catalog_with(constants: Option<&Constants>) -> Cow<'static, Catalo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, JobSpec};
+    use crate::asking;
+    use crate::problem::problem;
 
     const SMALL: &str = "[[machines]]\nlike = \"p3.8xlarge\"\ncount = 2\nusd_per_hour = 5.0\n";
     const LARGE: &str = "[[machines]]\nlike = \"p3.16xlarge\"\ncount = 1\nusd_per_hour = 20.0\n";
 
     fn place(machines: &str) -> Place {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2".into());
+        let (mut job, resources) = asking::on_own("gpt2", 8, &format!("name = \"own\"\n{machines}"));
         job.data.samples = Some(1000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(8));
-        job.cluster.file = Some("own.toml".into());
-        let file = toml::from_str(&format!("name = \"own\"\n{machines}")).expect("the form of a cluster file");
-        let resources = Resources { cluster_file: Some(file), ..Resources::default() };
         problem(&job, resources).expect("a solvable job").place
     }
 

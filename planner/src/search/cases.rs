@@ -79,13 +79,14 @@ fn updates(problem: &Problem, graph: &OperatorGraph, ranks: u32, precision: Prec
 mod tests {
     use super::*;
     use crate::answer::{Limits, recommend};
+    use crate::asking;
     use crate::problem::{Resources, problem};
     use trainyard_hardware_profiles::{
         CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, NumberFormat, OperatorClass,
         OperatorSample, PROFILE_SCHEMA,
     };
     use trainyard_models::Family;
-    use trainyard_plan::{GlobalBatch, JobSpec, Method, ModelChoice, Optimizer};
+    use trainyard_plan::{JobSpec, Method, ModelChoice, Optimizer};
     use trainyard_units::{Bytes, BytesPerSecond};
 
     /// A machine on which every case takes as long as its first dimension is large.
@@ -120,11 +121,8 @@ mod tests {
     }
 
     fn job(model: &str, batch: u64) -> JobSpec {
-        let mut job = JobSpec::default();
-        job.model.name = Some(model.into());
-        job.data.samples = Some(1000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(batch));
-        job.cluster.profile = Some("local".into());
+        let mut job = asking::training(model, batch);
+        (job.data.samples, job.cluster.profile) = (Some(1000), Some("local".into()));
         job
     }
 
@@ -217,8 +215,7 @@ mod tests {
             OperatorCase { operator: OperatorClass::Residual, format: NumberFormat::Fp32, ranks: 1, shape: vec![1, 1] };
         let asked_of = asked(&job("gpt2", 4), machine([known.clone()]));
         let plans_or_refusal = |held: &[&str]| {
-            let held: Vec<String> = held.iter().map(ToString::to_string).collect();
-            let fixed = Fixed::parse(&held).expect("fields of a plan");
+            let fixed = asking::held(held);
             let space = Space::new(&asked_of, &fixed);
             (space.has_plans(), space.refusal(0))
         };
@@ -239,8 +236,7 @@ mod tests {
         let known =
             OperatorCase { operator: OperatorClass::Residual, format: NumberFormat::Fp32, ranks: 1, shape: vec![1, 1] };
         let problem = asked(&job("mnist-mlp", 12), machine([known]));
-        let fixed = Fixed::parse(&["batch.micro=3".to_owned()]).expect("a field of a plan");
-        let cases = cases_to_measure(&problem, &fixed, &[1, 2], true);
+        let cases = cases_to_measure(&problem, &asking::held(&["batch.micro=3"]), &[1, 2], true);
         assert!(cases.iter().any(|case| case.operator == OperatorClass::Linear && case.shape[0] == 3));
     }
 }

@@ -181,10 +181,8 @@ impl<K, V> Count for Memo<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use crate::answer::{Limits, recommend};
     use crate::asking;
     use crate::cache::SearchCache;
-    use trainyard_plan::Fixed;
 
     /// A search that knows nothing is the oracle.
     #[test]
@@ -195,22 +193,20 @@ mod tests {
             job
         };
         let asked = [
-            (job("gpt2-xl", 96, &["p3.16xlarge", "p4d.24xlarge"]), ""),
-            (job("gpt2-xl", 64, &["p3.16xlarge", "p4d.24xlarge"]), ""),
-            (job("gpt2-xl", 64, &["p3.16xlarge", "p4d.24xlarge"]), "parallel.pipeline=2"),
-            (job("gpt2-xl", 64, &["p3.16xlarge", "p4d.24xlarge"]), "placement=spread"),
-            (job("gpt2-xl", 64, &["p3.16xlarge", "p4d.24xlarge"]), "gradient_compression=fp16"),
-            (job("gpt2-xl", 64, &["p4d.24xlarge", "p3.16xlarge"]), ""),
-            (job("dlrm", 64, &["p4d.24xlarge", "p3.16xlarge"]), ""),
+            (job("gpt2-xl", 96, &["p3.16xlarge", "p4d.24xlarge"]), &[][..]),
+            (job("gpt2-xl", 64, &["p3.16xlarge", "p4d.24xlarge"]), &[][..]),
+            (job("gpt2-xl", 64, &["p3.16xlarge", "p4d.24xlarge"]), &["parallel.pipeline=2"]),
+            (job("gpt2-xl", 64, &["p3.16xlarge", "p4d.24xlarge"]), &["placement=spread"]),
+            (job("gpt2-xl", 64, &["p3.16xlarge", "p4d.24xlarge"]), &["gradient_compression=fp16"]),
+            (job("gpt2-xl", 64, &["p4d.24xlarge", "p3.16xlarge"]), &[][..]),
+            (job("dlrm", 64, &["p4d.24xlarge", "p3.16xlarge"]), &[][..]),
         ];
         let cache = SearchCache::default();
         for (job, held) in asked {
-            let held: Vec<String> = [held].into_iter().filter(|held| !held.is_empty()).map(Into::into).collect();
-            let fixed = Fixed::parse(&held).expect("fields of a plan");
-            let limits = Limits { fixed, ..Limits::default() };
             let problem = || asking::solvable(&job);
-            let alone = recommend(&problem(), &limits, &job);
-            assert_eq!(recommend(&problem().with_cache(cache.clone()), &limits, &job), alone, "{job:?} {held:?}");
+            let alone = asking::answered(&problem(), &job, held);
+            let again = asking::answered(&problem().with_cache(cache.clone()), &job, held);
+            assert_eq!(again, alone, "{job:?} {held:?}");
         }
     }
 }

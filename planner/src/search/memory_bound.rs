@@ -181,17 +181,15 @@ fn held(space: &Space<'_>, candidate: &Candidate, key: HeldKey) -> HeldBefore {
 mod tests {
     use super::*;
     use crate::asking;
-    use trainyard_plan::{Fixed, GlobalBatch, JobSpec};
+    use trainyard_plan::Fixed;
 
     /// What one candidate after another is asked for is the oracle.
     #[test]
     fn what_does_not_fit_with_one_micro_batch_does_not_with_a_larger_one() {
         let mut dropped = 0;
         for model in ["gpt2-xl", "gpt3-13b", "mixtral-8x7b", "t5-11b", "dlrm", "resnet50"] {
-            let mut job = JobSpec::default();
-            job.model.name = Some(model.into());
+            let mut job = asking::training(model, 96);
             job.data.samples = Some(100_000);
-            job.training.global_batch = Some(GlobalBatch::Exactly(96));
             job.cluster.instances = Some(["g4dn.12xlarge", "p3.16xlarge", "p4d.24xlarge"].map(Into::into).into());
             let problem = asking::solvable(&job);
             let space = Space::new(&problem, &Fixed::default());

@@ -477,7 +477,7 @@ mod tests {
             (&["parallel.tensor=2", "parallel.context=2", "offload=none"], None, "pytorch"),
             (&["instances=1", "parallel.pipeline=2"], Some(5e7), "auto"),
         ] {
-            let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields");
+            let fixed = asking::held(fixed);
             for objective in [Objective::Cost, Objective::Time] {
                 let problem = small(objective, bytes, stack);
                 let aim = Aim { top: 3, within: Within::Goal, ..Aim::best(objective) };

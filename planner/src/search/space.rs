@@ -751,15 +751,12 @@ mod tests {
     use crate::asking;
 
     fn spaces(model: &str, fixed: &[&str], check: impl Fn(&Space<'_>)) {
-        let mut job = trainyard_plan::JobSpec::default();
-        job.model.name = Some(model.into());
+        let mut job = asking::training(model, 64);
         // Any plan that can be priced.
         job.cluster.stack = Some("pytorch".into());
         job.data.samples = Some(1000);
-        job.training.global_batch = Some(trainyard_plan::GlobalBatch::Exactly(64));
         let problem = asking::solvable(&job);
-        let fixed: Vec<String> = fixed.iter().map(ToString::to_string).collect();
-        check(&Space::new(&problem, &Fixed::parse(&fixed).expect("fields of a plan")));
+        check(&Space::new(&problem, &asking::held(fixed)));
     }
 
     #[test]

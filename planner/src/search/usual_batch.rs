@@ -105,18 +105,14 @@ fn alike(one: Aim, chosen: &Evaluated, times: f64) -> Aim {
 #[cfg(test)]
 mod tests {
     use super::NORMALISED_MIN;
-    use crate::answer::{Limits, recommend};
     use crate::asking;
     use crate::problem::{Resources, problem};
+    use trainyard_plan::GlobalBatch;
     use trainyard_plan::document::PlanDocument;
-    use trainyard_plan::{GlobalBatch, JobSpec};
 
     fn planned(model: &str, batch: GlobalBatch) -> PlanDocument {
-        let mut job = JobSpec::default();
-        job.model.name = Some(model.into());
-        job.data.samples = Some(10_000_000);
-        job.training.global_batch = Some(batch);
-        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(1));
+        let mut job = asking::job(model, 1, &["p4d.24xlarge"], 1);
+        (job.data.samples, job.training.global_batch) = (Some(10_000_000), Some(batch));
         asking::planned(&job)
     }
 
@@ -160,13 +156,11 @@ mod tests {
                 "#
             );
             let model_file = Some(toml::from_str(&text).expect("the form of a model"));
-            let mut job = JobSpec::default();
-            job.model.file = Some("own.toml".into());
+            let mut job = asking::job("own", 128, &["g6e.xlarge"], 1);
+            (job.model.name, job.model.file) = (None, Some("own.toml".into()));
             (job.data.samples, job.data.dataset) = (Some(10_000_000), Some("none".into()));
-            job.training.global_batch = Some(GlobalBatch::Exactly(128));
-            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.xlarge".into()]), Some(1));
             let problem = problem(&job, Resources { model_file, ..Resources::default() }).expect("a solvable job");
-            recommend(&problem, &Limits::default(), &job).expect("a plan").plan.batch.micro
+            asking::answered(&problem, &job, &[]).expect("a plan").plan.batch.micro
         };
         assert!(of("instance") < NORMALISED_MIN, "{}", of("instance"));
         assert_eq!(of("batch"), NORMALISED_MIN);

@@ -8,12 +8,8 @@ use trainyard_planner::{MachineFiles, resimulate};
 use trainyard_sim::Options;
 
 fn job(model: &str, global_batch: u64, instances: &[&str]) -> JobSpec {
-    let mut job = JobSpec::default();
-    job.model.name = Some(model.into());
+    let mut job = common::job(model, global_batch, instances, 2);
     job.data.samples = Some(100_000);
-    job.training.global_batch = Some(GlobalBatch::Exactly(global_batch));
-    job.cluster.instances = Some(instances.iter().map(ToString::to_string).collect());
-    job.cluster.max_instances = Some(2);
     job
 }
 

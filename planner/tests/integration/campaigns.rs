@@ -1,25 +1,21 @@
 //! Whole trainings of recommended plans: every field of the job changes something, and what is wrong is refused.
 
-use crate::common::plan;
+use crate::common::{self, plan, refused, solvable};
 use trainyard_plan::document::{PlanDocument, Prediction};
 use trainyard_plan::{
     CampaignDocument, CampaignSpec, CheckpointStorage, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Method,
     Objective, Optimizer, Pricing, StartKind, StorageMode,
 };
-use trainyard_planner::{
-    Limits, MachineFiles, Resources, Training, campaign, checkpoint_time, problem, recommend, resimulate,
-};
+use trainyard_planner::{MachineFiles, Training, campaign, checkpoint_time, resimulate};
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, Invalid};
 
 const RUNS: u64 = 400;
 
 fn job() -> JobSpec {
-    let mut job = JobSpec::default();
-    job.model.name = Some("resnet50".into());
+    let mut job = common::job("resnet50", 2048, &["p3.16xlarge"], 2);
     (job.data.samples, job.data.bytes_per_sample) = (Some(1_281_167), Some(114_660.0));
-    (job.training.global_batch, job.training.epochs) = (Some(GlobalBatch::Exactly(2048)), Some(20.0));
-    (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p3.16xlarge".into()]), Some(2));
+    job.training.epochs = Some(20.0);
     job
 }
 
@@ -237,8 +233,7 @@ fn jobs_of_a_scheduler_each_wait_start_and_save() {
     assert!(short(&plain).expect_err("hardly a start-up").to_string().contains("campaign.job_limit"));
     let mut job = job();
     job.campaign = Some(CampaignSpec { job_limit: Some("2 min".into()), ..CampaignSpec::default() });
-    let problem = problem(&job, Resources::default()).expect("a solvable job");
-    let error = recommend(&problem, &Limits { top: 1, ..Limits::default() }, &job).expect_err("hardly a start-up");
+    let error = plan::<&str>(&job, &[], 1).expect_err("hardly a start-up");
     assert!(error.to_string().starts_with("`campaign.job_limit` is 2 min, but it must be at least "), "{error}");
 }
 
@@ -389,9 +384,7 @@ fn spot_campaigns_show_three_scenarios() {
 fn a_target_sets_the_steps_and_their_spread() {
     let mut job = job();
     (job.training.epochs, job.training.target) = (None, Some("mlperf-resnet".into()));
-    let Training::Target(curve) = problem(&job, Resources::default()).expect("solvable").training else {
-        panic!("a target")
-    };
+    let Training::Target(curve) = solvable(&job).training else { panic!("a target") };
     let document = planned(&job);
     let steps = (curve.samples(2048) / 2048.0).ceil() as u64;
     assert_eq!(document.prediction.steps, steps);
@@ -420,11 +413,11 @@ fn a_target_sets_the_steps_and_their_spread() {
 fn a_target_of_another_model_is_refused_with_those_that_have_one() {
     let mut job = job();
     (job.training.epochs, job.training.target) = (None, Some("mlperf-bert".into()));
-    let error = problem(&job, Resources::default()).expect_err("no curve");
+    let error = refused(&job);
     assert_eq!(error.invalid().field(), "training.target");
     assert!(error.hint().is_some_and(|hint| hint.contains("bert-large")));
     job.training.steps = Some(10);
-    let error = problem(&job, Resources::default()).expect_err("two amounts").to_string();
+    let error = refused(&job).to_string();
     assert!(error.contains("`training.target` exclude each other"), "{error}");
 }
 

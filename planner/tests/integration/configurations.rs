@@ -1,13 +1,12 @@
 //! Every type of `config.json` that is read can be planned: the small models of `tests/hugging_face`.
 
-use crate::common::limits;
+use crate::common::{job, plan_with};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trainyard_models::{Model, ModelSpec, from_hugging_face};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{GlobalBatch, JobSpec};
-use trainyard_planner::{NoPlan, Resources, problem, recommend};
+use trainyard_planner::{NoPlan, Resources};
 
 /// Returns the first small model of each type, called as its file.
 fn small_models() -> Vec<ModelSpec> {
@@ -27,15 +26,10 @@ fn small_models() -> Vec<ModelSpec> {
 }
 
 fn plan(spec: &ModelSpec, fixed: &[&str]) -> Result<PlanDocument, NoPlan> {
-    let mut job = JobSpec::default();
-    (job.model.name, job.model.config) = (Some(spec.name.clone()), Some("config.json".into()));
-    job.data.samples = Some(640);
-    job.training.global_batch = Some(GlobalBatch::Exactly(16));
-    (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(1));
+    let mut job = job(&spec.name, 16, &["p4d.24xlarge"], 1);
+    (job.model.config, job.data.samples) = (Some("config.json".into()), Some(640));
     job.cluster.stack = Some("pytorch".into());
-    let resources = Resources { model_file: Some(spec.clone()), ..Resources::default() };
-    let problem = problem(&job, resources).unwrap_or_else(|error| panic!("{}: {error}", spec.name));
-    recommend(&problem, &limits(fixed, 1), &job)
+    plan_with(&job, Resources { model_file: Some(spec.clone()), ..Resources::default() }, fixed, 1)
 }
 
 #[test]

@@ -2,16 +2,12 @@
 
 use crate::common;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{ExplainedPlan, GlobalBatch, JobSpec, PathKind};
+use trainyard_plan::{ExplainedPlan, JobSpec, PathKind};
 use trainyard_planner::{MachineFiles, NamedPlan, explain};
 
 fn job(model: &str, samples: u64, global_batch: u64, instance: &str) -> JobSpec {
-    let mut job = JobSpec::default();
-    job.model.name = Some(model.into());
+    let mut job = common::job(model, global_batch, &[instance], 2);
     job.data.samples = Some(samples);
-    job.training.global_batch = Some(GlobalBatch::Exactly(global_batch));
-    job.cluster.instances = Some(vec![instance.into()]);
-    job.cluster.max_instances = Some(2);
     job
 }
 

@@ -1,5 +1,6 @@
 //! Fine-tuning: what of a model is trained, and what the methods need.
 
+use crate::common::{self, plan, refused};
 use serde_json::Value;
 use std::sync::Arc;
 use trainyard_calibration::interval;
@@ -7,28 +8,21 @@ use trainyard_hardware_profiles::catalog;
 use trainyard_models::{AttentionKernel, Family, ModelSpec};
 use trainyard_plan::document::{Alternative, MethodChoice, PlanDocument, Prediction};
 use trainyard_plan::{
-    BaseFormat, BatchSpec, ClusterSpec, DpoSpec, FineTuningSpec, Fixed, GlobalBatch, JobSpec, LoraSpec, Method, Plan,
-    PlanSpec, Precision, Recompute, Reference, StateSharding, TuningObjective,
+    BaseFormat, BatchSpec, ClusterSpec, DpoSpec, FineTuningSpec, JobSpec, LoraSpec, Method, Plan, PlanSpec, Precision,
+    Recompute, Reference, StateSharding, TuningObjective,
 };
-use trainyard_planner::{Limits, Resources, problem, recommend};
+use trainyard_planner::{Resources, problem};
 use trainyard_sim::{Machine, footprint, simulate, step_time};
 
 /// A small language model on machines with one to eight GPUs.
 fn job(model: &str, method: Option<Method>) -> JobSpec {
-    let mut job = JobSpec::default();
-    job.model.name = Some(model.into());
-    job.model.seq_len = Some(512);
-    job.data.samples = Some(10_000);
-    job.training.global_batch = Some(GlobalBatch::Exactly(32));
-    job.training.method = method;
-    job.cluster.instances = Some(vec!["g4dn.xlarge".into(), "p4d.24xlarge".into()]);
-    job.cluster.max_instances = Some(4);
+    let mut job = common::job(model, 32, &["g4dn.xlarge", "p4d.24xlarge"], 4);
+    (job.model.seq_len, job.data.samples, job.training.method) = (Some(512), Some(10_000), method);
     job
 }
 
 fn planned(job: &JobSpec) -> PlanDocument {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    recommend(&problem, &Limits::default(), job).expect("a plan")
+    plan::<&str>(job, &[], 0).expect("a plan")
 }
 
 #[test]
@@ -72,10 +66,8 @@ fn weights_in_int8_take_a_byte_and_products_longer() {
         let mut job = job("llama-2-7b", Some(method));
         job.training.lora = Some(LoraSpec { base, ..LoraSpec::default() });
         job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
-        let fixed = ["instances=1", "parallel.data=8", "batch.micro=1", "state_sharding=none", "recompute=full"];
-        let fixed = Fixed::parse(&fixed.map(String::from)).expect("fields of a plan");
-        recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect("a plan")
+        let held = ["instances=1", "parallel.data=8", "batch.micro=1", "state_sharding=none", "recompute=full"];
+        plan(&job, &held, 0).expect("a plan")
     };
     let nf4 = held(None, Method::Qlora);
     let int8 = held(Some(BaseFormat::Int8), Method::Qlora);
@@ -154,7 +146,7 @@ fn what_is_no_training_on_preferences_is_told() {
     let refused = |change: fn(&mut JobSpec)| {
         let mut job = preferences("gpt2", Some(Method::Lora), None);
         change(&mut job);
-        problem(&job, Resources::default()).expect_err("refused").to_string()
+        refused(&job).to_string()
     };
     for (error, told) in [
         (refused(|job| job.model.name = Some("bert-base".into())), "does not predict the next token"),
@@ -211,7 +203,7 @@ fn adapters_are_planned_for_software_that_loads_them() {
         assert!(stack == "deepspeed" || document.plan.state_sharding == StateSharding::None);
     }
     job.cluster.stack = Some("megatron-core".into());
-    let error = problem(&job, Resources::default()).expect_err("it loads no adapters");
+    let error = refused(&job);
     assert!(error.to_string().contains("by qlora"), "{error}");
     assert!(error.hint().is_some_and(|hint| hint.contains("pytorch-ddp")) || error.invalid().hint().is_some());
 }
@@ -245,7 +237,7 @@ fn the_last_blocks_are_trained_alone() {
     assert_eq!(own.parameters, full.parameters);
     assert!(document.methods.len() == 4 && own.chosen);
     job.training.trained_blocks = Some(37);
-    let error = problem(&job, Resources::default()).expect_err("there are 36");
+    let error = refused(&job);
     assert!(error.to_string().contains("training.trained_blocks"), "{error}");
 }
 

@@ -1,9 +1,9 @@
 //! Whatever a user holds, the free search is at least as good: to the last bit, over random jobs and random fields.
 
-use crate::common::limits;
+use crate::common::{self, limits, solvable};
 use std::collections::BTreeMap;
-use trainyard_plan::{CampaignSpec, EvaluationSpec, GlobalBatch, JobSpec, Objective, Precision};
-use trainyard_planner::{Problem, Resources, optimum, problem};
+use trainyard_plan::{CampaignSpec, EvaluationSpec, JobSpec, Objective, Precision};
+use trainyard_planner::{Problem, optimum};
 
 /// Random numbers that need no crate: `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014).
 struct Draws(u64);
@@ -70,12 +70,9 @@ fn holdable() -> BTreeMap<&'static str, Vec<&'static str>> {
 }
 
 fn job(draws: &mut Draws) -> JobSpec {
-    let mut job = JobSpec::default();
-    job.model.name = Some((*draws.of(&MODELS)).into());
+    let (model, batch) = (draws.of(&MODELS), *draws.of(&[8, 16, 48, 64, 256]));
+    let mut job = common::job(model, batch, *draws.of(&INSTANCES), *draws.of(&[1, 2, 4]));
     job.data.samples = Some(100_000);
-    job.training.global_batch = Some(GlobalBatch::Exactly(*draws.of(&[8, 16, 48, 64, 256])));
-    job.cluster.instances = Some(draws.of(&INSTANCES).iter().map(|name| (*name).into()).collect());
-    job.cluster.max_instances = Some(*draws.of(&[1, 2, 4]));
     job.goal.objective = Some(*draws.of(&[Objective::Cost, Objective::Time]));
     if *draws.of(&[true, false, false]) {
         job.training.precision = Some(vec![Precision::Fp16Mixed, Precision::Fp32]);
@@ -108,7 +105,7 @@ fn nothing_that_is_held_beats_the_free_search() {
     let keys: Vec<&str> = fields.keys().copied().collect();
     for _ in 0..cases.div_ceil(24) {
         let job = job(&mut draws);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = solvable(&job);
         let free = least(&problem, &[]);
         for _ in 0..24 {
             let mut held = BTreeMap::new();

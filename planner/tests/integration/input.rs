@@ -1,27 +1,21 @@
 //! Jobs whose samples have to be brought in.
 
-use crate::common::{self, refused};
+use crate::common::{self, plan_with, refused};
 use trainyard_models::Family;
 use trainyard_plan::document::{InputPrediction, PlanDocument};
 use trainyard_plan::{
-    Bottleneck, Cache, CampaignSpec, ClusterChoice, DataSpec, DecodePlace, Fixed, GlobalBatch, JobSpec, ModelChoice,
-    SampleFormat, StorageMode,
+    Bottleneck, Cache, CampaignSpec, ClusterChoice, DataSpec, DecodePlace, Fixed, JobSpec, ModelChoice, SampleFormat,
+    StorageMode,
 };
-use trainyard_planner::{Limits, MachineFiles, Resources, problem, recommend, resimulate};
+use trainyard_planner::{MachineFiles, Resources, resimulate};
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, BytesPerSecond};
 
 /// ResNet-50 on the images of ImageNet as MLPerf Storage has them, for three passes.
 fn images(instances: &[&str]) -> JobSpec {
-    let mut job = JobSpec::default();
-    job.model.name = Some("resnet50".into());
-    job.data.samples = Some(1_281_167);
-    job.data.bytes_per_sample = Some(114_660.0);
-    job.data.files = Some(1024);
-    job.training.global_batch = Some(GlobalBatch::Exactly(256));
-    job.training.epochs = Some(3.0);
-    job.cluster.instances = Some(instances.iter().map(ToString::to_string).collect());
-    job.cluster.max_instances = Some(1);
+    let mut job = common::job("resnet50", 256, instances, 1);
+    (job.data.samples, job.data.bytes_per_sample) = (Some(1_281_167), Some(114_660.0));
+    (job.data.files, job.training.epochs) = (Some(1024), Some(3.0));
     job
 }
 
@@ -113,12 +107,8 @@ fn what_is_open_is_chosen_and_what_is_held_stays() {
 
 #[test]
 fn tokens_never_wait_and_jobs_that_say_nothing_stay_as_they_are() {
-    let mut job = JobSpec::default();
-    job.model.name = Some("gpt2".into());
+    let mut job = common::job("gpt2", 64, &["g4dn.xlarge", "p3.2xlarge"], 2);
     job.data.tokens = Some(1e9);
-    job.training.global_batch = Some(GlobalBatch::Exactly(64));
-    job.cluster.instances = Some(vec!["g4dn.xlarge".into(), "p3.2xlarge".into()]);
-    job.cluster.max_instances = Some(2);
     let silent = plan(&job, &[]);
     assert_eq!((silent.plan.input, silent.prediction.input), (None, None));
     job.data.bytes_per_sample = Some(2048.0);
@@ -236,8 +226,7 @@ fn on_own_machines(rest: &str) -> PlanDocument {
     (job.training.epochs, job.campaign) = (Some(90.0), Some(CampaignSpec::default()));
     let file = format!("name = \"rack\"\nmachines = [{{ like = \"p3dn.24xlarge\", count = 4 }}]\n{rest}");
     let cluster_file = Some(toml::from_str(&file).expect("a cluster file"));
-    let problem = problem(&job, Resources { cluster_file, ..Resources::default() }).expect("a solvable job");
-    recommend(&problem, &Limits::default(), &job).expect("a plan")
+    plan_with::<&str>(&job, Resources { cluster_file, ..Resources::default() }, &[], 0).expect("a plan")
 }
 
 #[test]
@@ -272,8 +261,7 @@ fn of_images_of_ones_own_it_is_said_among_the_first_how_they_are_supposed_to_be_
     own.model = ModelChoice { file: Some("own.toml".into()), ..ModelChoice::default() };
     let solve = |job: &JobSpec| {
         let resources = Resources { model_file: Some(file.clone()), ..Resources::default() };
-        let problem = problem(job, resources).expect("a solvable job");
-        recommend(&problem, &Limits::default(), job).expect("a plan")
+        plan_with::<&str>(job, resources, &[], 0).expect("a plan")
     };
     let first = |document: &PlanDocument, part: &str| document.warnings.iter().take(3).any(|own| own.contains(part));
     let silent = solve(&own);
@@ -308,11 +296,11 @@ fn images_are_decoded_to_their_size_and_only_images_are() {
     };
     // 3 × 224 × 224 values of four bytes, whether a family or written-out layers see them.
     for model in ["resnet50", "vgg16"] {
-        let data = problem(&of(model), Resources::default()).expect("a solvable job").data.expect("sizes are known");
+        let data = common::solvable(&of(model)).data.expect("sizes are known");
         assert_eq!((data.set.decoded_bytes, data.set.format), (602_112.0, SampleFormat::Jpeg), "{model}");
     }
     let mut records = of("dlrm-small");
-    let data = problem(&records, Resources::default()).expect("a solvable job").data.expect("sizes are known");
+    let data = common::solvable(&records).data.expect("sizes are known");
     assert_eq!(data.set.format, SampleFormat::Raw);
     records.data.format = Some(SampleFormat::Jpeg);
     let error = refused(&records).to_string();

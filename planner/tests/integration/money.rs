@@ -1,6 +1,6 @@
 //! What trainings cost: all of it, on every term, within quotas, at prices of one's own.
 
-use crate::common::{self, limits, refused};
+use crate::common::{self, refused, solvable};
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{PriceTable, Purchase};
 use trainyard_plan::document::PlanDocument;
@@ -8,24 +8,18 @@ use trainyard_plan::{
     CampaignSpec, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Objective, Pricing, StartKind, StorageMode,
 };
 use trainyard_planner::{
-    JobError, MachineFiles, NoPlan, Place, Resources, forward_passes, missed_goal, plan_of, point, problem, recommend,
-    resimulate,
+    JobError, MachineFiles, NoPlan, Place, Resources, forward_passes, missed_goal, plan_of, point, resimulate,
 };
 use trainyard_sim::Options;
 
 fn job() -> JobSpec {
-    let mut job = JobSpec::default();
-    job.model.name = Some("gpt2".into());
+    let mut job = common::job("gpt2", 64, &["g4dn.12xlarge", "p3dn.24xlarge", "p4d.24xlarge"], 2);
     job.data.tokens = Some(1e9);
-    job.training.global_batch = Some(GlobalBatch::Exactly(64));
-    job.cluster.instances = Some(vec!["g4dn.12xlarge".into(), "p3dn.24xlarge".into(), "p4d.24xlarge".into()]);
-    job.cluster.max_instances = Some(2);
     job
 }
 
 fn plan_with(job: &JobSpec, resources: Resources) -> Result<PlanDocument, NoPlan> {
-    let problem = problem(job, resources).expect("a solvable job");
-    recommend(&problem, &limits::<&str>(&[], 5), job)
+    common::plan_with::<&str>(job, resources, &[], 5)
 }
 
 fn plan(job: &JobSpec) -> PlanDocument {
@@ -282,7 +276,7 @@ fn types_that_are_offered_in_blocks_are_chosen_from() {
     (job.cluster.instances, job.cluster.pricing) = (None, Some(Pricing::CapacityBlock));
     for (region, offered) in [("us-east-1", "p5.48xlarge"), ("us-east-2", "p4d.24xlarge")] {
         job.cluster.region = Some(region.into());
-        let problem = problem(&job, Resources::default()).expect("types in blocks");
+        let problem = solvable(&job);
         let Place::Rented(rental) = problem.place else { panic!("nobody owns machines") };
         assert!(rental.instances.iter().any(|(own, _)| own.name == offered), "{region}");
         assert!(rental.instances.iter().all(|(_, price)| price.purchase == Purchase::CapacityBlock));
@@ -292,7 +286,7 @@ fn types_that_are_offered_in_blocks_are_chosen_from() {
 #[test]
 fn every_point_of_a_front_can_be_had_as_a_plan() {
     let job = job();
-    let problem = problem(&job, Resources::default()).expect("a solvable job");
+    let problem = solvable(&job);
     let document = plan(&job);
     for (index, chosen) in document.pareto.iter().enumerate() {
         let own = point(&problem, &document, index + 1).expect("a point");
@@ -316,7 +310,7 @@ fn every_point_of_a_front_can_be_had_as_a_plan() {
 fn a_point_that_misses_the_goal_says_so() {
     let mut job = job();
     job.goal.budget = Some(plan(&job).prediction.cost_usd.expect("rented") * 1.001);
-    let problem = problem(&job, Resources::default()).expect("a solvable job");
+    let problem = solvable(&job);
     let document = plan(&job);
     let fastest = point(&problem, &document, 1).expect("a point");
     let message = fastest.missed.clone().expect("the fastest costs more than the cheapest");

@@ -1,9 +1,9 @@
 //! Recommendations for real jobs, checked against rules that users know.
 
-use crate::common::{self, limits, refused};
+use crate::common::{self, plan_with, refused};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{Fixed, GlobalBatch, JobSpec, Method, Objective, Precision};
-use trainyard_planner::{Limits, MachineFiles, NoPlan, Resources, missed_goal, problem, recommend, resimulate};
+use trainyard_plan::{GlobalBatch, JobSpec, Method, Objective, Precision};
+use trainyard_planner::{MachineFiles, NoPlan, Resources, missed_goal, problem, resimulate};
 use trainyard_sim::Options;
 
 fn job(model: &str, tokens: f64, global_batch: u64) -> JobSpec {
@@ -308,8 +308,7 @@ const STATION: &str = r#"{ name = "station", count = 4, gpus = 1, gpu = "l4", ne
 
 fn plan_on(machines: &str) -> PlanDocument {
     let (job, resources) = on_own_cluster(machines);
-    let problem = problem(&job, resources).expect("a solvable job");
-    recommend(&problem, &limits::<&str>(&[], 5), &job).expect("a plan")
+    plan_with::<&str>(&job, resources, &[], 5).expect("a plan")
 }
 
 #[test]
@@ -333,8 +332,7 @@ fn machines_that_the_batch_leaves_idle_are_told_with_a_batch_that_uses_them() {
     let idle = |batch| {
         let (mut job, resources) = on_own_cluster(&nodes(3));
         job.training.global_batch = Some(GlobalBatch::Exactly(batch));
-        let problem = problem(&job, resources).expect("a solvable job");
-        let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+        let document = plan_with::<&str>(&job, resources, &[], 0).expect("a plan");
         document.warnings.into_iter().find(|warning| warning.contains("stay idle"))
     };
     let told = idle(256).expect("256 samples do not divide over 12 devices");
@@ -358,8 +356,7 @@ fn more_machines_of_ones_own_are_told_where_they_would_meet_a_deadline() {
     let (mut job, resources) = on_own_cluster(&nodes(2));
     let all = plan_on(&nodes(2)).prediction.elapsed_s();
     job.goal.deadline = Some(format!("{} s", all * 0.8));
-    let problem = problem(&job, resources).expect("a solvable job");
-    let document = recommend(&problem, &Limits::default(), &job).expect("the nearest");
+    let document = plan_with::<&str>(&job, resources, &[], 0).expect("the nearest");
     let told = document.to_meet_goal.expect("the deadline is missed");
     assert!(told.starts_with("with more machines than the 2 of the cluster file: 4 × rack"), "{told}");
 }
@@ -367,10 +364,8 @@ fn more_machines_of_ones_own_are_told_where_they_would_meet_a_deadline() {
 #[test]
 fn degrees_beyond_ones_own_devices_are_refused_with_both_numbers() {
     let (job, resources) = on_own_cluster(&nodes(2));
-    let problem = problem(&job, resources).expect("a solvable job");
     let refused = |held: &str| {
-        let fixed = Fixed::parse(&[held.to_owned()]).expect("a field");
-        let error = recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect_err("too many");
+        let error = plan_with(&job, resources.clone(), &[held], 0).expect_err("too many");
         (error.to_string(), error.hint().expect("a way out"))
     };
     for (held, sentence, instances) in [
@@ -386,9 +381,7 @@ fn degrees_beyond_ones_own_devices_are_refused_with_both_numbers() {
 #[test]
 fn a_mixed_cluster_that_is_held_is_used_as_a_whole() {
     let (job, resources) = on_own_cluster(&format!("{NODE}, {STATION}"));
-    let problem = problem(&job, resources).expect("a solvable job");
-    let fixed = Fixed::parse(&["instance=rack".into()]).expect("a field");
-    let document = recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect("a plan");
+    let document = plan_with(&job, resources, &["instance=rack"], 0).expect("a plan");
     assert!(document.warnings.iter().any(|warning| warning.contains("`export` writes no files")));
     let parallel = document.plan.parallel;
     assert_eq!((parallel.data * parallel.tensor * parallel.pipeline, document.plan.cluster.instances), (12, 6));
@@ -408,7 +401,7 @@ fn a_cluster_file_excludes_rented_machines_and_says_what_is_wrong_in_it() {
     let wrong = refused(|_| (), &NODE.replace("a100-sxm4-40gb", "a100"));
     assert!(wrong.contains("`cluster.file`") && wrong.contains("`machines[0].gpu`"), "{wrong}");
     let job = on_own_cluster(NODE).0;
-    let error = problem(&job, Resources::default()).expect_err("the file was not read").to_string();
+    let error = common::refused(&job).to_string();
     assert!(error.starts_with("`cluster.file` is missing"), "{error}");
 }
 
@@ -458,8 +451,7 @@ fn models_that_are_written_out_are_planned() {
 fn the_example_of_a_model_of_ones_own_is_planned() {
     let job: JobSpec = toml::from_str(include_str!("../../../examples/own-layers.toml")).expect("a job");
     let model_file = Some(toml::from_str(include_str!("../../../examples/own-layers-model.toml")).expect("a model"));
-    let asked = problem(&job, Resources { model_file, ..Resources::default() }).expect("a solvable job");
-    let document = recommend(&asked, &limits::<&str>(&[], 1), &job).expect("a plan");
+    let document = plan_with::<&str>(&job, Resources { model_file, ..Resources::default() }, &[], 1).expect("a plan");
     // The job's image replaces the file's.
     assert_eq!(document.plan.model.input.and_then(|input| input.height), Some(256));
 }

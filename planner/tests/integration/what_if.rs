@@ -13,12 +13,8 @@ use trainyard_planner::{Cancellation, Limits, MachineFiles, Resources, SearchCac
 use trainyard_sim::Options;
 
 fn job() -> JobSpec {
-    let mut job = JobSpec::default();
-    job.model.name = Some("gpt2-xl".into());
+    let mut job = common::job("gpt2-xl", 256, &["p3.16xlarge", "p4d.24xlarge"], 2);
     job.data.tokens = Some(1e9);
-    job.training.global_batch = Some(GlobalBatch::Exactly(256));
-    job.cluster.instances = Some(vec!["p3.16xlarge".into(), "p4d.24xlarge".into()]);
-    job.cluster.max_instances = Some(2);
     job
 }
 
@@ -303,8 +299,7 @@ fn a_plan_goes_to_another_stack_and_other_gpus_with_the_attention_that_they_have
         [(None, AttentionKernel::MemoryEfficient), (Some(AttentionKernel::Flash), AttentionKernel::Flash)]
     {
         asked.model.attention = stated;
-        let problem = problem(&asked, Resources::default()).expect("a solvable job");
-        let document = recommend(&problem, &limits(&fixed), &asked).expect("a plan");
+        let document = plan_of(&asked, &fixed);
         let moved = ask(&held(&document), &["instance=p3dn.24xlarge"]);
         assert_eq!(document.plan.model.attention, Some(AttentionKernel::Flash));
         assert_eq!(figures(&moved)[0].plan.model.attention, Some(expected));
@@ -814,25 +809,18 @@ fn failures_of_machines_without_a_price_are_varied() {
 
 #[test]
 fn a_held_plan_that_plan_would_refuse_for_its_memory_is_told() {
-    let mut job = JobSpec::default();
-    job.model.name = Some("mistral-7b".into());
+    let mut job = common::job("mistral-7b", 16, &["g5.xlarge"], 1);
     (job.model.seq_len, job.data.samples) = (Some(2048), Some(15_000));
-    job.training.global_batch = Some(GlobalBatch::Exactly(16));
     job.training.method = Some(Method::Lora);
-    (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g5.xlarge".into()]), Some(1));
-    let problem = problem(&job, Resources::default()).expect("a solvable job");
-    let document = recommend(&problem, &limits(&[]), &job).expect("a plan");
-    let answer = ask(&held(&document), &["batch.micro=1..4"]);
+    let answer = ask(&held(&plan_of(&job, &[])), &["batch.micro=1..4"]);
     let told: Vec<bool> = answer.cases.iter().map(|case| case.within_margin.is_some()).collect();
     assert_eq!(told, [false, false, true]);
-    assert!(recommend(&problem, &limits(&["batch.micro=4"]), &job).is_err());
+    assert!(common::plan(&job, &["batch.micro=4"], 1).is_err());
 }
 
 /// Asks a job and its plan alike, and returns the warnings of each case.
 fn warned(job: &JobSpec, fixed: &[&str], vary: &str) -> Vec<Vec<String>> {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    let document = recommend(&problem, &limits(fixed), job).expect("a plan");
-    let [sought, held] = [sought(job.clone(), fixed), held(&document)].map(|subject| {
+    let [sought, held] = [sought(job.clone(), fixed), held(&plan_of(job, fixed))].map(|subject| {
         let answer = ask(&subject, &[vary]);
         answer.cases.into_iter().map(|case| case.warnings).collect::<Vec<_>>()
     });
@@ -875,14 +863,10 @@ fn what_plan_warns_of_the_terms_is_told_of_each_case() {
 
 #[test]
 fn gradients_of_a_held_plan_are_reduced_as_its_software_does() {
-    let mut job = JobSpec::default();
-    job.model.name = Some("qwen2.5-32b".into());
+    let mut job = common::job("qwen2.5-32b", 32, &["g6e.48xlarge"], 1);
     (job.model.seq_len, job.data.samples) = (Some(2048), Some(20_000));
-    job.training.global_batch = Some(GlobalBatch::Exactly(32));
-    (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.48xlarge".into()]), Some(1));
     job.cluster.stack = Some("deepspeed".into());
-    let problem = problem(&job, Resources::default()).expect("a solvable job");
-    let document = recommend(&problem, &limits(&["batch.micro=4", "state_sharding=parameters"]), &job).expect("a plan");
+    let document = plan_of(&job, &["batch.micro=4", "state_sharding=parameters"]);
     assert_eq!(document.plan.gradient_reduction, GradientReduction::Step);
     let answer = ask(&held(&document), &["batch.micro=1"]);
     let one = &figures(&answer)[0].plan;

@@ -10,16 +10,15 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use trainyard_planner::{NORMAL_95, chance_of_deviations};
+use trainyard_planner::{NORMAL_95, chance_of_deviations, interval_between};
 use trainyard_units::{Invalid, Seconds};
 
 /// Prices between the lowest and the highest over which a probability is averaged.
 const PRICES: u32 = 16;
 
-/// The same for the ends of the cost, halvings of the range in which they are sought, and the probability beyond either.
+/// The same for the ends of the cost, and halvings of the range in which they are sought.
 const FEWER_PRICES: u32 = 8;
 const HALVINGS: u32 = 8;
-const TAIL: f64 = 0.05;
 
 /// Standard deviations beyond those at which a goal is still kept.
 const A_LITTLE: f64 = 1e-3;
@@ -80,14 +79,7 @@ impl Doubt<'_, '_> {
             };
             average(FEWER_PRICES, |dear| chance_of_deviations(|deviations| keeps(deviations, dear)))
         };
-        [TAIL, 1.0 - TAIL].map(|part| {
-            let (mut below, mut above) = (least, most);
-            for _ in 0..HALVINGS {
-                let middle = f64::midpoint(below, above);
-                if within(middle) < part { below = middle } else { above = middle }
-            }
-            above
-        })
+        interval_between([least, most], HALVINGS, within)
     }
 
     fn has_goal(&self) -> bool {

@@ -3,9 +3,10 @@
 use super::refused;
 use crate::commands::simulate::enough_memory;
 use crate::failure::{Exit, Failure};
-use crate::files::{self, NAMED};
+use crate::files::NAMED;
 use crate::history_arguments::CompareKeptArguments;
 use crate::output::Output;
+use crate::read;
 use std::path::Path;
 use trainyard_history::{COMPARED_SCHEMA, ComparedDocument, Document, Entry, Store};
 use trainyard_plan::document::PlanDocument;
@@ -48,6 +49,6 @@ fn named(entry: &Entry, first: &Document, kept: &[Document]) -> Option<NamedPlan
     enough_memory(&plan, Options::default()).ok()?;
     let text = |name: &str| kept.iter().find(|file| file.name == name).map(|file| file.text.as_str());
     let [profile, cluster, constants] = NAMED.map(|name| (text(name), Path::new(name)));
-    let files = files::machine_files(profile, cluster, constants).ok()?;
+    let files = read::machine_files(profile, cluster, constants).ok()?;
     Some(NamedPlan { file: entry.id.clone(), document, files })
 }

@@ -9,12 +9,12 @@ use super::llama::NORM_EPSILON;
 use super::parts::{Experts, FeedForward, Norm, Stream, operator};
 use crate::families::dropout::{Dropped, any_dropout};
 use crate::families::fields::{
-    self, Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, divisor,
-    equal_groups, head_classes, kernel, needed, optional, or, positions, positive, some_blocks,
+    Dimensions, Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions,
+    divisor, equal_groups, head_classes, kernel, needed, optional, or, positions, positive, some_blocks,
 };
 use crate::families::model::{Architecture, Sample};
 use crate::families::rotary::{self, scaling};
-use crate::families::{Dropout, DropoutSpec, HeadKind, ModelSpec, PositionKind, QueryKeyNorm, RotaryScaling, Router};
+use crate::families::{DropoutSpec, Family, HeadKind, ModelSpec, PositionKind, QueryKeyNorm, RotaryScaling, Router};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{AttentionKernel, Operator, OperatorKind, Split};
 use std::collections::BTreeMap;
@@ -205,16 +205,19 @@ impl Architecture for Blocks {
 }
 
 impl Blocks {
-    /// Returns the operators of a model of another family whose layers are blocks of these parts, and what it drops out.
+    /// Returns the operators of a model of another family whose layers are blocks of its dimensions and of what `assumed` sets
+    /// besides.
     ///
     /// # Panics
     ///
-    /// When `spec` is no valid stack of blocks.
-    pub(super) fn graph_of(spec: ModelSpec, dropout: Dropout) -> OperatorGraph {
-        let Dropped { residual, attention, embedding } = dropout.counted(false);
-        let [residual, attention] = [residual, attention].map(DropoutSpec::Stated);
-        let spec = ModelSpec { dropout: Some(residual), attention_dropout: Some(attention), ..spec };
-        let blocks: Self = fields::read(&spec).expect("the family has checked its dimensions");
+    /// When that is no valid stack of blocks.
+    pub(super) fn graph_of(own: &impl Architecture, assumed: impl FnOnce(&mut ModelSpec)) -> OperatorGraph {
+        let mut spec = ModelSpec::new(own.name(), Family::Blocks);
+        own.write(&mut spec);
+        assumed(&mut spec);
+        let Dropped { residual, attention, embedding } = own.dropout().counted(false);
+        [spec.dropout, spec.attention_dropout] = [residual, attention].map(|drops| Some(DropoutSpec::Stated(drops)));
+        let blocks = Self::read(&spec, ()).expect("the family has checked its dimensions");
         blocks.graph_with(embedding)
     }
 

@@ -2,16 +2,12 @@
 
 use super::shape::{Input, Shape};
 use crate::families::ModelError;
-use crate::families::fields::LAYERS_MAX;
+use crate::families::fields::{LAYERS_MAX, OPERATORS_MAX};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::layers::{InputSpec, LayerSpec, OperatorSpec};
 use crate::operator::{AttentionKernel, Image, Operator, OperatorKind, Pool, Recommendation, replicated};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_units::Invalid;
-
-/// Most operators of a model: those of the largest published ones are some ten thousand. Sides within sides multiply, so
-/// that a few lines may ask for more than a machine holds.
-const OPERATORS_MAX: usize = 1 << 18;
 
 /// What flows from one operator to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +63,7 @@ pub(super) struct Builder<'a> {
     pub(super) exchanged_elements: u64,
     operators: Vec<Operator>,
     /// Operators as they are written that were gone through so far.
-    count: usize,
+    count: u64,
     layer: &'a str,
     index: usize,
     path: Vec<Step<'a>>,

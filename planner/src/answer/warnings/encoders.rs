@@ -4,7 +4,7 @@ use trainyard_models::{HeadKind, Model};
 
 /// Warns that an encoder which is fine-tuned is priced with what predicts words in its pretraining; `None` for models
 /// without, and where the model says that it classifies.
-pub(crate) fn of_pretraining(model: &Model) -> Option<String> {
+pub(super) fn of_pretraining(model: &Model) -> Option<String> {
     let head = match model {
         Model::Bert(bert) => Some(bert.head),
         Model::Blocks(_) => model.spec().head,

@@ -1,13 +1,16 @@
 //! What to be careful about: what practitioners would say of a plan before they run it, each with the condition under
 //! which they say it, a number, and where it comes from.
 
-use super::encoders::of_pretraining;
+mod encoders;
+mod input;
+mod learning_rate;
+mod machines;
+mod samples;
+
+pub(crate) use learning_rate::varied_batches;
+
 use super::limits::Limits;
-use super::own_machines::{
-    doubled_links, impossible_cards, little_main_memory, uncounted_overheads, without_links, without_price,
-};
 use super::rejected::types_left_out;
-use super::samples::{may_decide, unsure_of_samples};
 use super::solve::aim;
 use super::terms::Terms;
 use crate::amount::usd;
@@ -15,9 +18,14 @@ use crate::campaign::extrapolated;
 use crate::packed_attention::lacks_flash_attention;
 use crate::problem::{NORMALISED_MIN, Place, Problem, Training, Usual, usual_optimizer};
 use crate::search::{Aim, INDISTINCT, Prepared, Totals, amount, choose_briefly};
+use encoders::of_pretraining;
+use machines::{
+    doubled_links, impossible_cards, little_main_memory, uncounted_overheads, without_links, without_price,
+};
+use samples::{may_decide, unsure_of_samples};
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
 use trainyard_models::{
-    AttentionKernel, Divisible, Family, Model, OperatorGraph, OperatorKind, Routing, Sample, Tuned, predicts_next_token,
+    AttentionKernel, Divisible, Family, Model, OperatorGraph, OperatorKind, Routing, Tuned, predicts_next_token,
 };
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{
@@ -25,10 +33,6 @@ use trainyard_plan::{
 };
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
 use trainyard_units::{Seconds, counted, human_count, human_duration};
-
-/// The largest global batch up to which scaling the learning rate with it kept ResNet-50's accuracy: Goyal et al.,
-/// arXiv:1706.02677, section 5.2.
-const LINEAR_BATCH_MAX: u64 = 8192;
 
 /// Tokens of a step that no published training exceeds: DeepSeek-V3 takes 15,360 samples of 4,096 tokens, 63 million
 /// (arXiv:2412.19437, section 4.2).
@@ -430,35 +434,6 @@ impl Warnings<'_> {
         })
     }
 
-    /// Warns of the learning rate that the global batch needs. The reference is the smallest batch that the job allows,
-    /// or the smallest with which its target was reached.
-    fn learning_rate(&self) -> Option<String> {
-        if matches!(self.problem.training, Training::Target(_)) && self.optimizer().is_some() {
-            // The published trainings had rates of another optimizer.
-            return None;
-        }
-        let (reference, whose) = match self.problem.training {
-            Training::Target(curve) => (*curve.measured().start(), format!("that of {}'s smallest", curve.target)),
-            _ => (self.problem.global_batches.min(), "that of the smallest allowed".into()),
-        };
-        let global = self.plan.batch().global;
-        let images = matches!(self.problem.model.sample(), Sample::Image(_));
-        let rule = learning_rate_rule(self.problem.optimizer, global, reference, images)?;
-        let own = self.job.training.learning_rate.map(|rate| match factor(self.problem.optimizer, global, reference) {
-            // A learning rate that the job writes beside one batch is that batch's.
-            _ if !self.problem.global_batches.are_open() => {
-                format!("; training.learning_rate {rate} is taken to be for {}", human_count(global))
-            }
-            factor => format!("; training.learning_rate {rate} would become {}", digits(rate * factor)),
-        });
-        Some(format!(
-            "learning rate at a global batch of {}: {rule} {whose} batch, {}{}",
-            human_count(global),
-            human_count(reference),
-            own.unwrap_or_default()
-        ))
-    }
-
     /// Adapters beside 4-bit weights stay in bfloat16, of which PyTorch scales no loss.
     fn loss_scaling(&self) -> Option<String> {
         let of_model = self.problem.overflows_half().map(|why| format!("; {why}"));
@@ -551,71 +526,6 @@ fn batch_normalisation(normalises: bool, batch: BatchSpec) -> Option<String> {
     })
 }
 
-/// Warns of cases with other global batches that what is learnt from as many samples is not the same, unless the steps to a
-/// target are known at each.
-pub(crate) fn varied_batches(problem: &Problem) -> Option<String> {
-    if matches!(problem.training, Training::Target(_)) {
-        return None;
-    }
-    let rule = match problem.optimizer {
-        Optimizer::Sgd | Optimizer::Momentum => "linearly (Goyal et al., arXiv:1706.02677)",
-        Optimizer::Lars => "linearly (You et al., arXiv:1708.03888)",
-        Optimizer::Lamb => "with its square root (You et al., arXiv:1904.00962)",
-        Optimizer::AdamW | Optimizer::AdamW8bit | Optimizer::Adam | Optimizer::RmsProp => {
-            "with its square root (Malladi et al., arXiv:2205.10287)"
-        }
-    };
-    Some(format!(
-        "the learning rate grows with the global batch, {rule}; the amount of training is the same for all batches, since how \
-         many steps reach a target at each is known only with a convergence curve (training.target)"
-    ))
-}
-
-/// Returns the factor by which a learning rate grows with the batch.
-fn factor(optimizer: Optimizer, global: u64, reference: u64) -> f64 {
-    let ratio = global as f64 / reference as f64;
-    match optimizer {
-        Optimizer::Sgd | Optimizer::Momentum | Optimizer::Lars => ratio,
-        Optimizer::AdamW | Optimizer::AdamW8bit | Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lamb => {
-            ratio.sqrt()
-        }
-    }
-}
-
-/// Returns the rule by which the learning rate follows the batch; `None` if the batch is the reference.
-fn learning_rate_rule(optimizer: Optimizer, global: u64, reference: u64, images: bool) -> Option<String> {
-    if global == reference {
-        return None;
-    }
-    let factor = factor(optimizer, global, reference);
-    let times = digits(factor);
-    let warm_up = |how: &'static str| if factor > 1.0 { how } else { "" };
-    let beyond = global > LINEAR_BATCH_MAX && images;
-    let rule = match optimizer {
-        Optimizer::Sgd | Optimizer::Momentum if beyond => {
-            format!(
-                "{times} times (linear, which cost ResNet-50 accuracy above {}: Goyal et al., arXiv:1706.02677; LARS did not, You et al., arXiv:1708.03888)",
-                human_count(LINEAR_BATCH_MAX)
-            )
-        }
-        Optimizer::Sgd | Optimizer::Momentum => {
-            let warm_up = warm_up(", after a warm-up of five epochs");
-            format!("{times} times (linear{warm_up}: Goyal et al., arXiv:1706.02677)")
-        }
-        Optimizer::Lars => {
-            format!("{times} times (linear{}: You et al., arXiv:1708.03888)", warm_up(", after a warm-up"))
-        }
-        Optimizer::Lamb => {
-            let warm_up = warm_up(", after a warm-up that grows with it");
-            format!("{times} times (square root{warm_up}: You et al., arXiv:1904.00962)")
-        }
-        Optimizer::AdamW | Optimizer::AdamW8bit | Optimizer::Adam | Optimizer::RmsProp => {
-            format!("{times} times (square root: Malladi et al., arXiv:2205.10287)")
-        }
-    };
-    Some(rule)
-}
-
 /// Warns that a step takes more samples than there are, as where a batch in tokens was meant.
 fn batch_beyond_data(problem: &Problem, batch: u64) -> Option<String> {
     let Training::Passes(volume) = problem.training else { return None };
@@ -634,17 +544,6 @@ fn batch_beyond_data(problem: &Problem, batch: u64) -> Option<String> {
         Some(format!("{step}, {} tokens, more than any published training takes{meant}", human_count(of_step)))
     } else {
         None
-    }
-}
-
-/// Formats a number with three digits.
-fn digits(number: f64) -> String {
-    match number {
-        n if n >= 100.0 => format!("{n:.0}"),
-        n if n >= 10.0 => format!("{n:.1}"),
-        n if n >= 1.0 => format!("{n:.2}"),
-        n if n >= 0.001 => format!("{n:.3}"),
-        n => format!("{n:.2e}"),
     }
 }
 
@@ -699,7 +598,6 @@ mod tests {
     use super::*;
     use crate::asking;
     use trainyard_hardware_profiles::catalog;
-    use trainyard_plan::GlobalBatch;
 
     #[test]
     fn batch_normalisation_over_few_samples_is_warned_of() {
@@ -738,24 +636,9 @@ mod tests {
     }
 
     #[test]
-    fn the_learning_rate_follows_the_batch_by_the_rule_of_its_optimizer() {
-        let rule = |optimizer, global| learning_rate_rule(optimizer, global, 256, true);
-        assert_eq!(rule(Optimizer::Momentum, 256), None);
-        assert!(rule(Optimizer::Momentum, 1024).is_some_and(|rule| rule.starts_with("4.00 times (linear, after")));
-        assert!(rule(Optimizer::Momentum, 32_768).is_some_and(|rule| rule.contains("LARS")));
-        assert!(rule(Optimizer::AdamW, 1024).is_some_and(|rule| rule.starts_with("2.00 times (square root")));
-        assert!(rule(Optimizer::Lamb, 25_600).is_some_and(|rule| rule.starts_with("10.0 times (square root")));
-        assert!(rule(Optimizer::Momentum, 128).is_some_and(|rule| rule.starts_with("0.500 times (linear: Goyal")));
-        let tokens = learning_rate_rule(Optimizer::Momentum, 32_768, 256, false);
-        assert!(tokens.is_some_and(|rule| !rule.contains("LARS")));
-    }
-
-    #[test]
     fn a_batch_beyond_the_data_is_warned_of_and_told_in_tokens() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2".into());
+        let mut job = asking::training("gpt2", 64);
         job.data.samples = Some(1000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
         let problem = asking::solvable(&job);
         assert_eq!(batch_beyond_data(&problem, 1000), None);
         let told = batch_beyond_data(&problem, 4096).expect("more than there are");
@@ -764,9 +647,8 @@ mod tests {
 
     #[test]
     fn a_step_of_more_tokens_than_anybody_takes_is_told() {
-        let mut job = JobSpec::default();
-        (job.model.name, job.data.tokens) = (Some("gpt2".into()), Some(1e10));
-        job.training.global_batch = Some(GlobalBatch::Exactly(512));
+        let mut job = asking::training("gpt2", 512);
+        job.data.tokens = Some(1e10);
         let problem = asking::solvable(&job);
         assert_eq!(batch_beyond_data(&problem, 15_360 * 4), None);
         let told = batch_beyond_data(&problem, 524_288).expect("too large");

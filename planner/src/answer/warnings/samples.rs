@@ -10,7 +10,7 @@ use trainyard_units::{Seconds, human_count};
 const NOTICEABLE: f64 = 0.01;
 
 /// Warns of samples that were assumed, or about which nothing is known.
-pub(crate) fn unsure_of_samples(
+pub(super) fn unsure_of_samples(
     problem: &Problem,
     job: &JobSpec,
     plan: &Plan,
@@ -52,7 +52,7 @@ pub(crate) fn unsure_of_samples(
 
 /// Returns `true` if how samples are stored may decide, and the job says nothing of it: those of a model of one's own that reads
 /// no tokens.
-pub(crate) fn may_decide(job: &JobSpec, model: &Model) -> bool {
+pub(super) fn may_decide(job: &JobSpec, model: &Model) -> bool {
     let open = match stored(job, model) {
         Ok(Stored::Unknown) => true,
         Ok(Stored::As(samples)) => samples.assumed && name_in_catalog(&job.model).is_none(),

@@ -1,11 +1,11 @@
 //! What the time and the cost of a plan rest on in how samples are stored and decoded: what would change the decision if
 //! it were not so.
 
-use super::solve::aim;
-use super::terms::unpriced_copies;
-use super::warnings::Warnings;
+use super::Warnings;
 use crate::Limits;
 use crate::amount::usd;
+use crate::answer::solve::aim;
+use crate::answer::terms::unpriced_copies;
 use crate::problem::{Data, Place, TEXT, chosen, named_set, usual_set};
 use crate::search::{Aim, Evaluated, Prepared, Totals, amount, choose_briefly};
 use trainyard_plan::{BatchSpec, Cache, DecodePlace, Fixed, InputSpec, Plan, PlanSpec, SampleFormat, StorageMode};
