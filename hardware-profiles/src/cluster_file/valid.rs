@@ -16,6 +16,10 @@ use trainyard_units::{Bytes, BytesPerSecond, CatalogError, FlopsPerSecond, Inval
 
 /// The upper bound of rates, of data or of arithmetic: no real rate is near it.
 const RATE_MAX: f64 = 1e18;
+/// The least of these rates: a megabyte, or a million operations, a second.
+const RATE_MIN: f64 = 1e6;
+/// The least memory of a GPU or a machine.
+const MEMORY_MIN: Bytes = Bytes(1 << 20);
 
 /// The GPU from which values are carried over unless `like` names another.
 const LIKE: &str = "a100-sxm4-40gb";
@@ -151,12 +155,13 @@ fn counted(field: String, count: u32, most: u32) -> Result<u32, Invalid> {
     Err(Invalid::value(field, count, format!("from 1 to {most}")).with_hint(hint))
 }
 
-/// Checks that a rate of data or of arithmetic is above zero and not absurdly large.
+/// Checks that a rate of data or of arithmetic is one that a machine of a cluster may have: a unit that was left out or
+/// mistaken shows here.
 fn rate<T: Copy + Display>(field: String, rate: T, number: impl Fn(T) -> f64) -> Result<T, Invalid> {
-    if number(rate) > 0.0 && number(rate) <= RATE_MAX {
+    if (RATE_MIN..=RATE_MAX).contains(&number(rate)) {
         Ok(rate)
     } else {
-        Err(wrong_quantity(field, rate, "above 0 and at most 1e18 a second"))
+        Err(wrong_quantity(field, rate, "from 1e6 to 1e18 a second"))
     }
 }
 
@@ -278,8 +283,8 @@ fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gp
     let carried = format!("carried over from {}", like.name);
     let name = either(|| below("name"), spec.name.clone(), is_like.then(|| format!("own-{}", like.name)))?;
     named(&below("name"), &name)?;
-    if spec.memory == Some(Bytes(0)) {
-        return Err(wrong_quantity(below("memory"), "0 B", "above 0"));
+    if let Some(memory) = spec.memory.filter(|memory| *memory < MEMORY_MIN) {
+        return Err(wrong_quantity(below("memory"), memory, format!("at least {MEMORY_MIN}")));
     }
     let peaks = [spec.peak_fp32, spec.peak_fp16, spec.peak_tf32, spec.peak_bf16, spec.peak_fp8];
     let has_peaks = peaks.iter().any(Option::is_some);
@@ -339,8 +344,8 @@ fn with_gpus(mut host: Host, gpus: u32) -> Host {
 fn host(field: &str, spec: &HostSpec, own: Option<&Host>, gpus: u32) -> Result<Host, Invalid> {
     let below = |name: &str| format!("{field}.{name}");
     let memory = either(|| below("memory"), spec.memory, own.map(|own| own.memory))?;
-    if memory.0 == 0 {
-        return Err(wrong_quantity(below("memory"), memory, "above 0"));
+    if memory < MEMORY_MIN {
+        return Err(wrong_quantity(below("memory"), memory, format!("at least {MEMORY_MIN}")));
     }
     let disk = spec.disk.or(own.map(|own| own.disk)).unwrap_or_default();
     let disk_bandwidth = match (spec.disk, own) {

@@ -408,7 +408,10 @@ fn all_refused(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
         }
         (Some(why), _) => why,
         (None, [(Field::Precision, held)]) if problem.names_precisions && unnamed => {
-            format!("precision {held} is held, but `training.precision` of the job allows only {}", either(&problem.precisions))
+            format!(
+                "precision {held} is held, but `training.precision` of the job allows only {}",
+                either(&problem.precisions)
+            )
         }
         (None, [only]) if is_word(only) => format!("no plan with the other held fields has {}", held(only)),
         (None, several) if several.iter().any(is_word) => {
