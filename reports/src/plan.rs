@@ -473,8 +473,8 @@ pub fn optimum(document: &PlanDocument) -> Option<(&'static str, &Alternative)> 
     (ratio > 1.0 + BETTER).then_some((name, other))
 }
 
-/// Formats another plan as a row of a table: machines, strategy, micro-batch and formats, time, cost, memory.
-/// Formats another plan, with what [`cost_title`] names of it.
+/// Formats another plan as a row of a table: machines, strategy, micro-batch and formats, time, what [`cost_title`] names,
+/// memory.
 pub(crate) fn alternative(other: &Alternative, document: &PlanDocument) -> [String; 6] {
     let without_price = || gpu_hours(other, document).map_or_else(|| "–".into(), hours);
     [
