@@ -456,7 +456,15 @@ prop_compose! {
         let shared_storage =
             read.map(|read| SharedStorageSpec { read, write: None, per_machine: None, open: Some(Seconds(1e-3)) });
         let name = "generated".into();
-        ClusterFile { name, encrypted, machines, switches: switches.into_iter().collect(), shared_storage }
+        ClusterFile {
+            name,
+            encrypted,
+            machines,
+            switches: switches.into_iter().collect(),
+            shared_storage,
+            slurm: None,
+            environment: BTreeMap::new(),
+        }
     }
 }
 
