@@ -63,8 +63,6 @@ pub struct ClusterFile {
     pub slurm: Option<SlurmSpec>,
     /// Environment variables of all ranks, as `NCCL_SOCKET_IFNAME = "ib0"`; launch files set them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("propertyNames" = { "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }))]
-    #[schemars(extend("additionalProperties" = { "type": "string", "pattern": "^[A-Za-z0-9_.,:/=@+^%-]+$" }))]
     pub environment: BTreeMap<String, String>,
 }
 

@@ -26,23 +26,18 @@ const OF_VALUES: &str = "_.,:/=@+-^%";
 pub struct SlurmSpec {
     /// Partition of these machines, or several, `a100,a100-long`; Slurm's default if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = "^[A-Za-z0-9_.,:/=@+-]+$"))]
     pub partition: Option<String>,
     /// Account that jobs are charged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = "^[A-Za-z0-9_.,:/=@+-]+$"))]
     pub account: Option<String>,
     /// Quality of service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = "^[A-Za-z0-9_.,:/=@+-]+$"))]
     pub qos: Option<String>,
     /// Features that the machines must have, `a100&nvme`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = r"^[A-Za-z0-9_.,:/=@+&|!*()\[\]-]+$"))]
     pub constraint: Option<String>,
     /// Type of GPU, `a100`, where Slurm has several (`sinfo -o "%N %G"`): `--gpus-per-node=a100:8`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = "^[A-Za-z0-9_.,/=@+-]+$"))]
     pub gpu_type: Option<String>,
 }
 

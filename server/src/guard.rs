@@ -251,7 +251,7 @@ mod tests {
             host(&request).map(str::to_owned).map_err(|refusal| refusal.status)
         };
         assert_eq!(request("/", &["localhost:80"]), Ok("localhost:80".into()));
-        assert_eq!(request("/", &[]), Ok(String::new()));
+        assert_eq!(request("/", &[]), Err(400));
         assert_eq!(request("http://a.example/", &["A.example"]), Ok("a.example".into()));
         assert_eq!(request("http://a.example/", &[]), Ok("a.example".into()));
         for (target, hosts) in [

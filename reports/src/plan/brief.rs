@@ -240,7 +240,7 @@ mod tests {
         (document.pareto, document.job.goal) = (Vec::new(), GoalSpec::default());
         let page = |document: &_| brief(document, &[], Width(160));
         let told = page(&document);
-        assert!(told.contains(" 32.0: 16 GPUs for "), "{told}");
+        assert!(told.contains(" 32.4: 16 GPUs for "), "{told}");
         let row = told.lines().find(|line| line.starts_with("  fewer GPU-hours")).expect("a row");
         assert!(row.contains("  5.0  "), "{row}");
         assert!(told.lines().any(|line| line.contains("in all  GPU-hours")), "{told}");
@@ -251,7 +251,7 @@ mod tests {
         // Of a wait in the queue nobody knows the part of each plan.
         document.prediction.queued_s = Some(3_600.0);
         let told = page(&document);
-        assert!(told.contains(" 16.0: 16 GPUs for ") && !told.contains("fewer GPU-hours"), "{told}");
+        assert!(told.contains(" 16.4: 16 GPUs for ") && !told.contains("fewer GPU-hours"), "{told}");
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn lead_s(draft: &mut Draft<'_>, waits: u32) -> u64 {
     }
     let (wanted, lead) = (human_duration(wanted), human_duration(most));
     draft.remark(format!(
-        "Slurm signals {lead} before the end of the job, half of its time: a slow step, a checkpoint and what queues the job again may need {wanted}; raise --time, and the seconds of --signal and timeout"
+        "Slurm signals {lead} before the end of the job, where a slow step, a checkpoint and what queues the job again may need {wanted}: raise --time, and the seconds of --signal and timeout"
     ));
     most.0 as u64
 }
