@@ -31,7 +31,7 @@ pub(super) fn told(job: &Job<'_>) -> String {
 /// Touvron et al., LLaMA, arXiv:2302.13971, section 2.3: a cosine down to a tenth of the peak.
 pub(super) fn of_further_training(rate: &PublishedRate) -> String {
     format!(
-        "about the {:.0e} that a pretraining from {:e} ({}) ends with where it decays to a tenth: weights that are trained already lose at its peak",
+        "about {:.0e}, a tenth of the {:e} of its pretraining ({}), where a schedule that decays to a tenth ends: the whole rate would undo a part of what the weights have learnt",
         rate.peak / 10.0,
         rate.peak,
         rate.source
