@@ -31,6 +31,7 @@ const OVERFLOWS_HALF: &str = "activations of the published weights, which were t
 
 /// A solvable question.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says what the job says, whatever the others say")]
 pub struct Problem {
     /// The model to be trained.
     pub model: Model,

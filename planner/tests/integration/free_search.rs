@@ -71,7 +71,8 @@ fn holdable() -> BTreeMap<&'static str, Vec<&'static str>> {
 
 fn job(draws: &mut Draws) -> JobSpec {
     let (model, batch) = (draws.of(&MODELS), *draws.of(&[8, 16, 48, 64, 256]));
-    let mut job = common::job(model, batch, *draws.of(&INSTANCES), *draws.of(&[1, 2, 4]));
+    let types = *draws.of(&INSTANCES);
+    let mut job = common::job(model, batch, types, *draws.of(&[1, 2, 4]));
     job.data.samples = Some(100_000);
     job.goal.objective = Some(*draws.of(&[Objective::Cost, Objective::Time]));
     if *draws.of(&[true, false, false]) {
