@@ -55,7 +55,8 @@ pub struct Network {
     /// Rate of one TCP connection, where the network limits connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_limit: Option<Sourced<BytesPerSecond>>,
-    /// Parameters of the collectives library on this network; in a catalog file, those of the transport if left out.
+    /// Parameters of the collectives library on this network; in a catalog file, those of the transport if left out, or
+    /// the name of a file of `catalog/transports/`.
     pub messaging: Messaging,
 }
 
@@ -144,12 +145,15 @@ impl MeasuredFabric {
     }
 }
 
-/// The messaging of a kind of network with current software, or with an older release, for networks that were not
-/// measured.
+/// The messaging of a kind of network with current software, with an older release, or on machines that name it, for
+/// networks that were not measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TransportDefault {
     pub(crate) transport: Transport,
+    /// What machine types call it whose adapters can do more than the transport's others; none for those.
+    #[serde(default)]
+    pub(crate) name: Option<String>,
     /// The names of the release in publications; none for current software.
     #[serde(default)]
     pub(crate) published_as: Vec<String>,
@@ -208,9 +212,15 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_the_catalog_has_the_messaging_of_its_transport() {
+    fn a_network_of_the_catalog_has_the_messaging_of_its_transport_unless_its_adapters_write() {
         for machine in catalog().machine_types() {
-            assert_eq!(&machine.network.messaging, catalog().messaging(machine.network.transport), "{}", machine.name);
+            let network = &machine.network;
+            // The plug-in sends and receives on P4d, P4de and p5.4xlarge (aws/aws-ofi-nccl, src/platform-aws.cpp).
+            let sends = machine.name.starts_with("p4") || machine.name == "p5.4xlarge";
+            let writes = network.transport == Transport::EfaGpudirect && !sends;
+            let usual = &network.messaging == catalog().messaging(network.transport);
+            assert_eq!(usual, !writes, "{}", machine.name);
+            assert_eq!(network.messaging.growth.is_some(), sends, "{}", machine.name);
         }
     }
 }

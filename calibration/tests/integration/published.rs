@@ -4,12 +4,14 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use trainyard_calibration::{
-    Entry, Row, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument, configure, read_measurements, validate,
+    Entry, Row, RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument, configure, read_measurements,
+    validate,
 };
 use trainyard_units::Seconds;
 
 const STEP_TIMES: &str = include_str!("../../../tests/published/measurements.csv");
 const HOPPER: &str = include_str!("../../../tests/published/h100.csv");
+const P5: &str = include_str!("../../../tests/published/p5.csv");
 const COLLECTIVES: &str = include_str!("../../../tests/published/collectives.csv");
 const LIMITS: &str = include_str!("../../../tests/published/limits.toml");
 
@@ -270,6 +272,26 @@ fn published_collectives_are_predicted_within_an_eighth() {
     assert!(all.coverage90.is_some_and(|held| held >= 0.8), "{:?}", all.coverage90);
     let refused = document.rows.iter().find(|row| row.status == Status::Unsupported).expect("one row has no size");
     assert!(refused.reason.as_ref().is_some_and(|reason| reason.contains("size of the message")));
+}
+
+/// Collectives on machines whose adapters write remote memory, on which no constant was fitted.
+#[test]
+fn collectives_on_p5_are_predicted_within_a_fifth_on_any_number_of_machines() {
+    let document = validate(P5, "p5.csv").expect("the carried table is well formed");
+    let of = |name: &str| suite(&document, name);
+    let (reduced, exchanged) = (of("all_reduce p5.48xlarge"), of("all_to_all p5.48xlarge"));
+    assert!(reduced.mape.is_some_and(|error| error < 0.2), "{:?}", reduced.mape);
+    assert!(exchanged.mape.is_some_and(|error| error < 0.1), "{:?}", exchanged.mape);
+    assert!(of("*").coverage90.is_some_and(|held| held >= 0.9), "{:?}", of("*").coverage90);
+    // What loads the fabric most shows that its size does not matter: nothing grows with the machines.
+    let of_machines = |devices| {
+        let long = |row: &&RowResult| row.devices == Some(devices) && row.message_bytes >= Some(1 << 30);
+        let rows = document.rows.iter().filter(long).filter(|row| row.suite.starts_with("all_to_all"));
+        let errors: Vec<f64> = rows.map(|row| row.error.expect("predicted")).collect();
+        errors.iter().sum::<f64>() / errors.len() as f64
+    };
+    let [two, most] = [16, 256].map(of_machines);
+    assert!(two.abs() < 0.1 && most.abs() < 0.1, "{two} on two machines, {most} on 32");
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Machines {
         let links: Vec<Link> = read("links/", Ok);
         let processors: Vec<Processor> = read("processors/", Ok);
         let transports: Vec<TransportDefault> = read("transports/", Ok);
-        let wired = |table| with_processor(with_link(with_messaging(table, &transports), &links)?, &processors);
+        let wired = |table| with_processor(with_link(with_messaging(table, &transports)?, &links)?, &processors);
         let (instances, systems) = (priced(read("instances/", wired)), read("systems/", wired));
         Self { instances, systems, links, processors, transports }
     }
@@ -162,24 +162,36 @@ fn with_link(mut table: Table, links: &[Link]) -> Result<Table, Invalid> {
 
 /// Returns the messaging parameters of a transport with current software.
 fn current(transports: &[TransportDefault], transport: Transport) -> Option<&TransportDefault> {
-    transports.iter().find(|default| default.transport == transport && default.published_as.is_empty())
+    let usual = |default: &&TransportDefault| default.name.is_none() && default.published_as.is_empty();
+    transports.iter().filter(usual).find(|default| default.transport == transport)
 }
 
 fn greater<T: PartialOrd + Clone>(own: Sourced<T>, other: &Sourced<T>) -> Sourced<T> {
     if own.value < other.value { other.clone() } else { own }
 }
 
-/// Gives a machine type whose network does not state its messaging that of the network's transport.
-fn with_messaging(mut table: Table, transports: &[TransportDefault]) -> Table {
+/// Gives a machine type whose network does not state its messaging that of the network's transport, or that which it names.
+fn with_messaging(mut table: Table, transports: &[TransportDefault]) -> Result<Table, Invalid> {
     if let Some(Value::Table(network)) = table.get_mut("network")
-        && let Some(name) = network.get("transport").cloned()
-        && let Ok(transport) = name.try_into::<Transport>()
-        && let Some(default) = current(transports, transport)
+        && let Some(transport) = network.get("transport").cloned()
+        && let Ok(transport) = transport.try_into::<Transport>()
     {
-        let messaging = Value::try_from(&default.messaging).expect("what was read from TOML can be written as TOML");
-        network.entry("messaging").or_insert(messaging);
+        let default = match network.get("messaging") {
+            Some(Value::String(name)) => {
+                let named = transports.iter().filter(|default| default.transport == transport);
+                let named = look_up("messaging", named, name, |default| default.name.as_deref().unwrap_or_default());
+                Some(named.map_err(|error| error.at("network.messaging"))?)
+            }
+            Some(_) => None,
+            None => current(transports, transport),
+        };
+        if let Some(default) = default {
+            let messaging =
+                Value::try_from(&default.messaging).expect("what was read from TOML can be written as TOML");
+            network.insert("messaging".into(), messaging);
+        }
     }
-    table
+    Ok(table)
 }
 
 /// Replaces the name in the `processor` of a machine type by the processor that it names.
