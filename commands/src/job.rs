@@ -221,6 +221,12 @@ impl Job {
         self.spec.data.dataset = file.and_then(|path| read::data_set_of_model(&path));
     }
 
+    /// Returns the file of the job if no flag says more, and it can be read again.
+    pub(crate) fn file_that_says_all(&self) -> Option<&Path> {
+        let is_alone = self.typed.is_empty() && self.constants.is_none() && self.prices.is_none();
+        self.file.as_deref().filter(|file| is_alone && !caller::is_stream(file))
+    }
+
     /// Overrides machines and goal by flags.
     pub(crate) fn aim(&mut self, goal: &GoalArguments) -> Result<(), Failure> {
         fn set<T: Clone>(field: &mut Option<T>, flag: Option<&T>) {

@@ -40,7 +40,7 @@ pub(crate) fn quantities(document: &CampaignDocument) -> Vec<[String; 5]> {
     };
     let mut rows = vec![row("time", &document.time_s, seconds)];
     rows.extend(document.cost_usd.as_ref().map(|cost| row("cost", cost, usd)));
-    rows.push(row("goodput", &document.goodput, percent));
+    rows.push(row("goodput of held time", &document.goodput, percent));
     rows
 }
 

@@ -304,7 +304,10 @@ fn evaluated(document: &PlanDocument) -> Option<String> {
     Some(format!("{besides}: every {}, {samples} in {each}", counted(interval, "step")))
 }
 
-/// Formats the parts of a cost, without those too small to show in its digits.
+/// USD.
+const CENT: f64 = 0.01;
+
+/// Formats the parts of a cost, without those of less than a cent.
 fn parts_of(parts: &CostParts) -> String {
     let name = |kind| match kind {
         CostKind::Steps => "steps",
@@ -318,8 +321,7 @@ fn parts_of(parts: &CostParts) -> String {
         CostKind::Requests => "S3 requests",
         CostKind::Unused => "unused",
     };
-    let counts = |amount: f64| amount >= parts.total() / 1000.0;
-    let counting = parts.each().into_iter().filter(|(_, amount)| counts(*amount));
+    let counting = parts.each().into_iter().filter(|(_, amount)| *amount >= CENT / 2.0);
     counting.map(|(kind, amount)| format!("{} {}", name(kind), usd(amount))).collect::<Vec<_>>().join(", ")
 }
 

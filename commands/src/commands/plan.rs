@@ -1,7 +1,6 @@
 //! `trainyard plan`: a job in, a recommended plan out; or a fleet of jobs in, plans and a schedule out.
 
 use crate::arguments::PlanArguments;
-use crate::caller;
 use crate::commands::{export, fleet};
 use crate::failure::{Exit, Failure};
 use crate::headline::Headline;
@@ -60,7 +59,7 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
         let next = next_steps(
             &document,
             arguments.out.as_deref(),
-            arguments.job.job.as_deref().filter(|job| !caller::is_stream(job)),
+            job.file_that_says_all().filter(|_| arguments.search.fix.is_empty()),
         );
         reports::plan(&document, Detail::Brief(&next), output.width())
     });
@@ -78,7 +77,7 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
     }))
 }
 
-/// Lists what to type after a plan was made, from the file `job` if there is one, and kept in the file `out` if it was.
+/// Lists what to type after a plan was made, from the file `job` if one says all of it, and kept in the file `out` if it was.
 fn next_steps(document: &PlanDocument, out: Option<&Path>, job: Option<&Path>) -> Vec<NextStep> {
     let step = |command: String, does| NextStep { command, does };
     let file = out.unwrap_or(Path::new("plan.json"));

@@ -342,7 +342,7 @@ fn put_first(found: &mut Found, chosen: Evaluated) {
 pub const SAME: f64 = 0.000_5;
 
 /// Explains why a plan is recommended although another one has the lower objective; `None` where it is simpler
-/// and comes to the same.
+/// and comes to the same, in time too.
 pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluated) -> Option<String> {
     let [own, best] = [chosen, optimum].map(Totals::found);
     let seeks_cost = problem.objective == Objective::Cost && best.cost_usd.is_some();
@@ -355,12 +355,17 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     }
     let software = |plan: &Evaluated| problem.place.software(plan.choice);
     let told_apart = 1.0 + indistinct(software(chosen), software(optimum));
+    let slower = own.times_as_long_as(best) - 1.0;
     let (what, worse) = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
+        // Capacity blocks are paid whole.
+        (true, Some((own, best))) if own / best < 1.0 + SAME && slower >= SAME => {
+            ("equally cheap", format!("{} slower", percent_of(slower)))
+        }
         (true, Some((own, best))) if own > best * told_apart => {
             ("cheapest", format!("{} ({}) more expensive", usd(own - best), percent_of(own / best - 1.0)))
         }
         (true, Some((own, best))) => ("cheapest", format!("{} more expensive", percent_of(own / best - 1.0))),
-        _ => ("fastest", format!("{} slower", percent_of(own.times_as_long_as(best) - 1.0))),
+        _ => ("fastest", format!("{} slower", percent_of(slower))),
     };
     let ratio = match problem.objective {
         Objective::Time => own.times_as_long_as(best),
@@ -380,7 +385,7 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     let gain = match gain {
         Gain::Much(gain) if without.is_empty() => gain,
         Gain::Much(gain) => format!("{gain} and {}", simpler()),
-        _ if ratio < 1.0 + SAME => return None,
+        _ if ratio < 1.0 + SAME && slower < SAME => return None,
         Gain::Some(gain) if without.is_empty() && chosen.plan.stack() == optimum.plan.stack() => gain,
         _ => simpler(),
     };

@@ -95,9 +95,16 @@ fn base(document: &WhatIfDocument) -> String {
         ("limited by", limit(base)),
     ];
     rows.extend(present.map(|present| ("at present", present)));
-    let kept = |stack| format!("{stack} wherever it has a plan; --vary stack=A,B compares several");
-    rows.extend(document.software.as_ref().map(|stack| ("software", kept(stack))));
+    rows.extend(document.software.as_ref().map(|stack| ("software", kept(document, stack))));
     facts(&rows)
+}
+
+/// Says which software the cases keep, and that some do not where *Choice* says why.
+fn kept(document: &WhatIfDocument, stack: &String) -> String {
+    let mut plans = document.cases.iter().filter_map(|case| Some(&case.figures.as_ref()?.plan));
+    let all = plans.all(|plan| plan.stack.as_ref() == Some(stack));
+    let but = if all { " throughout" } else { ", except where Choice names another" };
+    format!("{stack}{but}; --vary stack=A,B compares several")
 }
 
 /// Formats the intervals of the step and of the cost that hold 90 % of measurements.
@@ -449,12 +456,17 @@ pub(crate) mod tests {
 
     #[test]
     fn the_software_that_all_cases_keep_is_told_above_them() {
-        let document = WhatIfDocument { software: Some("deepspeed".into()), ..document() };
-        let page = what_if(&document, Width(120));
-        assert!(
-            page.contains("  software    deepspeed wherever it has a plan; --vary stack=A,B compares several\n"),
-            "{page}"
-        );
+        let mut document = WhatIfDocument { software: Some("deepspeed".into()), ..document() };
+        for figures in document.cases.iter_mut().filter_map(|case| case.figures.as_mut()) {
+            figures.plan.stack = Some("deepspeed".into());
+        }
+        let told = |document: &_| {
+            let page = what_if(document, Width(120));
+            page.lines().find(|line| line.contains("software    ")).expect("it is told").trim().to_owned()
+        };
+        assert_eq!(told(&document), "software    deepspeed throughout; --vary stack=A,B compares several");
+        document.cases[0].figures.as_mut().expect("a plan").plan.stack = Some("megatron-core".into());
+        assert!(told(&document).starts_with("software    deepspeed, except where Choice names another; "));
     }
 
     #[test]
