@@ -156,6 +156,7 @@ const OTHERS: &[Key] = &[
     key("gpu.peak_fp16", Arithmetic, Machine(Part::Fp16), "peak half-precision rate of the tensor cores"),
     key("gpu.peak_tf32", Arithmetic, Machine(Part::Tf32), "peak TensorFloat-32 rate"),
     key("gpu.peak_bf16", Arithmetic, Machine(Part::Bf16), "peak bfloat16 rate"),
+    key("gpu.peak_fp8", Arithmetic, Machine(Part::Fp8), "peak eight-bit rate"),
     key("gpu.host_bandwidth", Rate, Machine(Part::HostBandwidth), "link to the host, one direction"),
     key("gpu.jpeg_decode", Rate, Machine(Part::JpegDecode), "what the GPU's JPEG engines decode"),
     key(
