@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn every_key_of_a_machine_changes_it_and_its_present_value_does_not() {
         let catalog = catalog();
-        let cluster = catalog.cluster("p4d.24xlarge", 2).expect("in the catalog");
+        let cluster = catalog.cluster("p5.48xlarge", 2).expect("in the catalog");
         let machine =
             trainyard_sim::Machine { cluster, stack: catalog.stack("pytorch").expect("in the catalog").clone() };
         for key in all() {
