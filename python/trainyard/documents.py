@@ -460,7 +460,8 @@ class ClusterChoice(TypedDict, total=False):
     """A table of prices (CSV) that stand before those of the catalog, relative to the job file."""
     quotas: dict[str, int | str] | None
     """What the account may rent at once, by AWS's class (`P`, `G and VT`), family (`p4d`) or pattern of types
-    (`g4dn.*`): virtual processors, as EC2 counts them, or instances, as SageMaker does.
+    (`g4dn.*`), or several of these that share it (`p3*,p4*`): virtual processors, as EC2 counts them, or instances,
+    as SageMaker does.
     """
     profile: str | None
     """A calibrated profile file instead of instances, relative to the job file; `local` for this machine."""

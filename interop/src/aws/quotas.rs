@@ -5,13 +5,13 @@ use serde_json::Value;
 use trainyard_units::Invalid;
 
 /// Classes of EC2 by the names of their quotas (Amazon EC2 User Guide, "On-Demand Instance quotas" and "Spot Instance
-/// quotas"), with the keys that a job uses: a class, or patterns of types.
-const CLASSES: [(&str, QuotaKind, &[&str]); 5] = [
-    ("Running On-Demand P instances", QuotaKind::OnDemand, &["P"]),
-    ("Running On-Demand G and VT instances", QuotaKind::OnDemand, &["G and VT"]),
-    ("All P4, P3 and P2 Spot Instance Requests", QuotaKind::Spot, &["p3*", "p4*"]),
-    ("All P5 Spot Instance Requests", QuotaKind::Spot, &["p5*"]),
-    ("All G and VT Spot Instance Requests", QuotaKind::Spot, &["G and VT"]),
+/// quotas"), with the key that a job uses: a class, or patterns of the types that share the quota.
+const CLASSES: [(&str, QuotaKind, &str); 5] = [
+    ("Running On-Demand P instances", QuotaKind::OnDemand, "P"),
+    ("Running On-Demand G and VT instances", QuotaKind::OnDemand, "G and VT"),
+    ("All P4, P3 and P2 Spot Instance Requests", QuotaKind::Spot, "p3*,p4*"),
+    ("All P5 Spot Instance Requests", QuotaKind::Spot, "p5*"),
+    ("All G and VT Spot Instance Requests", QuotaKind::Spot, "G and VT"),
 ];
 
 /// The ends of the names of SageMaker's quotas, behind the type.
@@ -21,7 +21,7 @@ pub(super) fn read(account: &mut Account, quotas: &[Value]) -> Result<usize, Inv
     let mut found = 0;
     for (index, quota) in quotas.iter().enumerate() {
         let name = needed(quota, "Quotas", index, "QuotaName")?;
-        let Some((kind, keys)) = about(name) else { continue };
+        let Some((kind, key)) = about(name) else { continue };
         let at = |field: &str| format!("Quotas[{index}].{field}");
         let given = quota.get("Value").ok_or_else(|| Invalid::missing(at("Value"), "every entry has it"))?;
         let value = given.as_f64().filter(|value| (0.0..1e12).contains(value));
@@ -29,20 +29,18 @@ pub(super) fn read(account: &mut Account, quotas: &[Value]) -> Result<usize, Inv
         let arn = needed(quota, "Quotas", index, "QuotaArn")?;
         let region = arn.split(':').nth(3).filter(|region| is_name(region));
         let region = region.ok_or_else(|| Invalid::value(at("QuotaArn"), arn, "an ARN with a region"))?;
-        for key in keys {
-            account.quotas.insert((region.into(), kind, key), value as u64);
-        }
+        account.quotas.insert((region.into(), kind, key.into()), value as u64);
         found += 1;
     }
     Ok(found)
 }
 
 /// Returns what a quota limits, if it limits training.
-fn about(name: &str) -> Option<(QuotaKind, Vec<String>)> {
-    if let Some((_, kind, keys)) = CLASSES.iter().find(|(class, ..)| *class == name) {
-        return Some((*kind, keys.iter().map(|key| (*key).to_owned()).collect()));
+fn about(name: &str) -> Option<(QuotaKind, &str)> {
+    if let Some((_, kind, key)) = CLASSES.iter().find(|(class, ..)| *class == name) {
+        return Some((*kind, key));
     }
     let instance = name.strip_suffix(TRAINING)?.strip_prefix("ml.").filter(|instance| is_name(instance))?;
     // Of spot instances that train there is another quota: `ml.p4d.24xlarge for spot training job usage`.
-    Some((QuotaKind::Sagemaker, vec![instance.into()]))
+    Some((QuotaKind::Sagemaker, instance))
 }

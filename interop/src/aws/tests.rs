@@ -60,9 +60,9 @@ fn quotas_are_of_classes_and_of_training() {
     let account = read(&[file!("quotas.json")]);
     let quota = |kind, key: &str| account.quotas.get(&("us-east-1".into(), kind, key.into())).copied();
     assert_eq!(quota(QuotaKind::OnDemand, "P"), Some(192));
-    assert_eq!(quota(QuotaKind::Spot, "p4*"), Some(96));
+    assert_eq!(quota(QuotaKind::Spot, "p3*,p4*"), Some(96));
     assert_eq!(quota(QuotaKind::Spot, "p5*"), Some(0));
-    assert_eq!(account.quotas.len(), 6);
+    assert_eq!(account.quotas.len(), 5);
     let text = file!("quotas.json").replace("Running On-Demand P instances", "ml.p4d.24xlarge for training job usage");
     let account = read(&[&text]);
     assert_eq!(account.quotas[&("us-east-1".into(), QuotaKind::Sagemaker, "p4d.24xlarge".into())], 192);

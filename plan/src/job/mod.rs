@@ -221,8 +221,8 @@ pub struct ClusterChoice {
     /// A table of prices (CSV) that stand before those of the catalog, relative to the job file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<String>,
-    /// What the account may rent at once, by AWS's class (`P`, `G and VT`), family (`p4d`) or pattern of types (`g4dn.*`):
-    /// virtual processors, as EC2 counts them, or instances, as SageMaker does.
+    /// What the account may rent at once, by AWS's class (`P`, `G and VT`), family (`p4d`) or pattern of types (`g4dn.*`),
+    /// or several of these that share it (`p3*,p4*`): virtual processors, as EC2 counts them, or instances, as SageMaker does.
     #[serde(default, deserialize_with = "written_table", skip_serializing_if = "Option::is_none")]
     pub quotas: Option<BTreeMap<String, u64>>,
     /// A calibrated profile file instead of instances, relative to the job file; `local` for this machine.

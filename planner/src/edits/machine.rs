@@ -19,6 +19,7 @@ pub(crate) enum Part {
     Fp16,
     Tf32,
     Bf16,
+    Fp8,
     HostBandwidth,
     HostMemory,
     HostMemoryBandwidth,
@@ -144,8 +145,9 @@ fn change_gpu(gpu: &mut Gpu, part: Part, setting: &Setting) {
         Part::Fp16 => gpu.peak_fp16.value.0 = setting.of(gpu.peak_fp16.value.0),
         Part::Tf32 => gpu.peak_tf32 = supposed(gpu.peak_tf32.take(), setting, |r| r.0, FlopsPerSecond),
         Part::Bf16 => gpu.peak_bf16 = supposed(gpu.peak_bf16.take(), setting, |r| r.0, FlopsPerSecond),
+        Part::Fp8 => gpu.peak_fp8 = supposed(gpu.peak_fp8.take(), setting, |r| r.0, FlopsPerSecond),
         Part::Peak => {
-            let optional = [&mut gpu.peak_tf32, &mut gpu.peak_bf16].into_iter().flatten();
+            let optional = [&mut gpu.peak_tf32, &mut gpu.peak_bf16, &mut gpu.peak_fp8].into_iter().flatten();
             for peak in optional.chain([&mut gpu.peak_fp32, &mut gpu.peak_fp16]) {
                 peak.value.0 = setting.of(peak.value.0);
             }
@@ -203,5 +205,18 @@ mod tests {
             other.has_units(trainyard_plan::Precision::Bf16Mixed).is_ok()
         };
         assert!(bf16(Setting::Number(100e12)) && !bf16(Setting::Factor(2.0)));
+    }
+
+    #[test]
+    fn the_peak_of_all_formats_is_that_of_eight_bits_too() {
+        let catalog = catalog();
+        let mut gpu = catalog.gpu("h100-sxm5-80gb").expect("in the catalog").clone();
+        let peak = |gpu: &Gpu| gpu.peak_fp8.as_ref().map(|peak| peak.value.0);
+        let before = peak(&gpu);
+        change_gpu(&mut gpu, Part::Peak, &Setting::Factor(2.0));
+        assert_eq!(peak(&gpu), before.map(|rate| 2.0 * rate));
+        assert!(before.is_some());
+        change_gpu(&mut gpu, Part::Fp8, &Setting::Number(1e15));
+        assert_eq!(peak(&gpu), Some(1e15));
     }
 }

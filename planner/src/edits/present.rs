@@ -38,6 +38,7 @@ fn of_gpu(part: Part, gpu: &Gpu) -> Option<String> {
         Part::Fp16 => gpu.peak_fp16.value.to_string(),
         Part::Tf32 => gpu.peak_tf32.as_ref()?.value.to_string(),
         Part::Bf16 => gpu.peak_bf16.as_ref()?.value.to_string(),
+        Part::Fp8 => gpu.peak_fp8.as_ref()?.value.to_string(),
         _ => return None,
     })
 }

@@ -13,7 +13,7 @@ use trainyard_units::{Invalid, similar};
 /// AWS's classes of instances with GPUs of NVIDIA, with the letters that their families begin with.
 const CLASSES: [(&str, &[&str]); 2] = [("P", &["p"]), ("G and VT", &["g", "vt"])];
 
-/// The quotas of an account, each of which applies to some instances.
+/// The quotas of an account, each of which applies to some instances. The names in a key, with commas between them, share one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
     allowed: BTreeMap<String, u64>,
@@ -27,12 +27,22 @@ pub(crate) fn class(instance: &Instance) -> Option<&'static str> {
     CLASSES.iter().find(|(_, families)| families.contains(&letters)).map(|(class, _)| *class)
 }
 
-/// Returns `true` if a quota applies to an instance: by its class, its family, or a pattern of its name.
+/// Lists the names in a key: of classes, families and patterns.
+fn names(key: &str) -> impl Iterator<Item = &str> {
+    key.split(',').map(str::trim)
+}
+
+/// Returns `true` if a quota applies to an instance.
 fn is_about(key: &str, instance: &Instance) -> bool {
+    names(key).any(|name| is_of(name, instance))
+}
+
+/// Returns `true` if an instance is of a class, of a family, or fits a pattern.
+fn is_of(name: &str, instance: &Instance) -> bool {
     let of_class = class(instance).is_some_and(|class| {
-        class.eq_ignore_ascii_case(key) || class.split(" and ").any(|part| part.eq_ignore_ascii_case(key))
+        class.eq_ignore_ascii_case(name) || class.split(" and ").any(|part| part.eq_ignore_ascii_case(name))
     });
-    of_class || instance.family() == key || matches(key, &instance.name)
+    of_class || instance.family() == name || matches(name, &instance.name)
 }
 
 impl Quotas {
@@ -48,12 +58,14 @@ impl Quotas {
         field: &str,
     ) -> Result<Self, Invalid> {
         let mut allowed = allowed.cloned().unwrap_or_default();
-        if let Some(key) = allowed.keys().find(|key| !catalog.instances().iter().any(|own| is_about(key, own))) {
+        let is_known = |name: &str| catalog.instances().iter().any(|own| is_of(name, own));
+        if let Some(unknown) = allowed.keys().flat_map(|key| names(key)).find(|name| !is_known(name)) {
             let families = catalog.instances().iter().map(Instance::family);
-            let meant = similar(key, families.chain(CLASSES.iter().map(|(class, _)| *class)));
+            let meant = similar(unknown, families.chain(CLASSES.iter().map(|(class, _)| *class)));
             let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
-            let allowed = "about a class (`P`, `G and VT`), a family (`p4d`) or a pattern of instance types (`g4dn.*`)";
-            return Err(Invalid::value(field, format!("about `{key}`"), format!("{allowed}{meant}")));
+            let allowed = "about a class (`P`, `G and VT`), a family (`p4d`) or a pattern of instance types (`g4dn.*`), or \
+                           several that share it (`p3*,p4*`)";
+            return Err(Invalid::value(field, format!("about `{unknown}`"), format!("{allowed}{meant}")));
         }
         if pricing == Pricing::CapacityBlock {
             allowed.clear();
@@ -193,7 +205,19 @@ mod tests {
     }
 
     #[test]
+    fn families_in_one_key_share_its_quota() {
+        let quotas = quotas(&[("p3*, p4*", 192)], Service::Ec2).expect("quotas");
+        assert_eq!(quotas.most(instance("p3dn.24xlarge")), Some(2));
+        assert_eq!(quotas.most(instance("p5.48xlarge")), None);
+        // Two with 96 vCPUs each of either family: alone they fit.
+        let both = quotas.refusals(|each| 2 * (each(instance("p3dn.24xlarge")) + each(instance("p4d.24xlarge"))));
+        let told = "need 384 vCPUs at once, but the quota of `p3*, p4*` is 192: 192 too few";
+        assert_eq!(both, [("p3*, p4*", told.to_owned())]);
+    }
+
+    #[test]
     fn a_quota_of_nothing_is_refused() {
+        assert!(quotas(&[("p3*,p44d", 1)], Service::Ec2).is_err(), "a part of a key is about nothing");
         let message = quotas(&[("p4dd", 1)], Service::Ec2).expect_err("no such family").to_string();
         assert!(
             message.contains("`cluster.quotas` is about `p4dd`") && message.contains("did you mean `p4d`"),

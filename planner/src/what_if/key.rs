@@ -156,6 +156,7 @@ const OTHERS: &[Key] = &[
     key("gpu.peak_fp16", Arithmetic, Machine(Part::Fp16), "peak half-precision rate of the tensor cores"),
     key("gpu.peak_tf32", Arithmetic, Machine(Part::Tf32), "peak TensorFloat-32 rate"),
     key("gpu.peak_bf16", Arithmetic, Machine(Part::Bf16), "peak bfloat16 rate"),
+    key("gpu.peak_fp8", Arithmetic, Machine(Part::Fp8), "peak eight-bit rate"),
     key("gpu.host_bandwidth", Rate, Machine(Part::HostBandwidth), "link to the host, one direction"),
     key("gpu.jpeg_decode", Rate, Machine(Part::JpegDecode), "what the GPU's JPEG engines decode"),
     key(
@@ -364,7 +365,7 @@ mod tests {
     #[test]
     fn every_key_of_a_machine_changes_it_and_its_present_value_does_not() {
         let catalog = catalog();
-        let cluster = catalog.cluster("p4d.24xlarge", 2).expect("in the catalog");
+        let cluster = catalog.cluster("p5.48xlarge", 2).expect("in the catalog");
         let machine =
             trainyard_sim::Machine { cluster, stack: catalog.stack("pytorch").expect("in the catalog").clone() };
         for key in all() {

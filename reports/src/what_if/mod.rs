@@ -95,14 +95,14 @@ fn base(document: &WhatIfDocument) -> String {
         ("limited by", limit(base)),
     ];
     rows.extend(present.map(|present| ("at present", present)));
-    rows.extend(document.software.as_ref().map(|stack| ("software", kept(document, stack))));
+    rows.extend(document.software.as_deref().map(|stack| ("software", kept(document, stack))));
     facts(&rows)
 }
 
 /// Says which software the cases keep, and that some do not where *Choice* says why.
-fn kept(document: &WhatIfDocument, stack: &String) -> String {
+fn kept(document: &WhatIfDocument, stack: &str) -> String {
     let mut plans = document.cases.iter().filter_map(|case| Some(&case.figures.as_ref()?.plan));
-    let all = plans.all(|plan| plan.stack.as_ref() == Some(stack));
+    let all = plans.all(|plan| plan.stack.as_deref() == Some(stack));
     let but = if all { " throughout" } else { ", except where Choice names another" };
     format!("{stack}{but}; --vary stack=A,B compares several")
 }
